@@ -1,0 +1,42 @@
+"""One family of exceptions. Each says what was wanted, what was got and what to do next.
+
+An expected miss (the object never appears, a frame has no pose) is not an error: it is a value with a
+reason, see `NotFound` and `NotLocalized` in `types.py`.
+"""
+
+
+class EgoHieraLocError(Exception):
+    """Anything this package raises on purpose."""
+
+
+class VideoError(EgoHieraLocError):
+    """A video or a folder of frames cannot be read."""
+
+
+class QueryError(EgoHieraLocError):
+    """The query picture, its box or its mask cannot be used."""
+
+
+class ConfigError(EgoHieraLocError):
+    """A setting is unknown, of the wrong type or out of range."""
+
+
+class WeightsError(EgoHieraLocError):
+    """A checkpoint is missing, corrupt, foreign or of another shape."""
+
+
+class DataError(EgoHieraLocError):
+    """An annotation, prediction or data file does not have the shape it should have."""
+
+
+class OutputError(EgoHieraLocError):
+    """A result cannot be written."""
+
+
+class MissingExtraError(EgoHieraLocError):
+    """An optional package is needed and not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"This needs the package '{package}'. Install it with: pip install 'egohieraloc[{extra}]'"
+        )

@@ -1,0 +1,45 @@
+"""Pictures on disk, read as RGB and written atomically."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from egohieraloc.errors import OutputError, QueryError
+from egohieraloc.files import atomic_path
+from egohieraloc.types import Mask, Rgb
+
+
+def read_image(path: str | Path) -> Rgb:
+    """Read a picture as (H, W, 3) RGB. Transparent pixels become black."""
+    pixels = _decode(path, cv2.IMREAD_COLOR)
+    return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+
+
+def read_mask(path: str | Path) -> Mask:
+    """Read a picture as a mask: bright pixels (128 and above) are the thing."""
+    return _decode(path, cv2.IMREAD_GRAYSCALE) >= 128
+
+
+def write_image(path: str | Path, image: Rgb | Mask) -> None:
+    """Write RGB or a mask; the format follows the file's ending."""
+    pixels = image.astype(np.uint8) * 255 if image.dtype == bool else image
+    if pixels.ndim == 3:
+        pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
+    with atomic_path(path) as temporary:
+        if not cv2.imwrite(str(temporary), pixels):
+            raise OutputError(f"Cannot encode {path}. Use an ending such as .png or .jpg.")
+
+
+def _decode(path: str | Path, flags: int) -> np.ndarray:
+    path = Path(path)
+    try:
+        data = np.frombuffer(path.read_bytes(), np.uint8)
+    except OSError as error:
+        raise QueryError(f"Cannot read the picture {path}: {error.strerror or error}.") from error
+    pixels = cv2.imdecode(data, flags) if data.size else None
+    if pixels is None:
+        raise QueryError(f"{path} is not a picture that can be read. Give a PNG, JPEG or WebP file.")
+    return pixels

@@ -1,0 +1,94 @@
+"""The question: a picture of a thing, where in the picture it is, and when it was seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from egohieraloc.errors import QueryError
+from egohieraloc.images import read_image, read_mask
+from egohieraloc.types import Box, Frame, Mask, Rgb
+
+MIN_SIDE_PX = 2.0
+
+
+class HasFrames(Protocol):
+    """What `Query.from_frame` and `from_time` need of a video."""
+
+    def frame(self, index: int) -> Frame: ...
+
+    def frame_at(self, time_s: float) -> Frame: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """A thing in a picture. `image` is a whole frame (its surroundings help) or only the crop."""
+
+    image: Rgb  # (H, W, 3)
+    box: Box  # the thing in `image`; the whole picture when only a crop is given
+    mask: Mask | None = None  # (H, W), the thing's pixels where the user knows them
+    seen_at_s: float | None = None  # when the crop was seen; when one asks is another value
+
+    def __post_init__(self) -> None:
+        image = self.image
+        if not (isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[2] == 3):
+            raise QueryError(f"A query picture must have shape (H, W, 3), got {np.shape(image)}.")
+        if image.dtype != np.uint8:
+            raise QueryError(f"A query picture must be 8-bit RGB (uint8), got {image.dtype}.")
+        height, width = image.shape[:2]
+        inside = self.box.clipped(width, height)
+        if min(inside.width, inside.height) < MIN_SIDE_PX:
+            raise QueryError(
+                f"The query box {self.box.xyxy} covers less than {MIN_SIDE_PX:.0f} pixels of its picture "
+                f"({width}x{height}). Give a box x,y,w,h that lies on the thing."
+            )
+        object.__setattr__(self, "box", inside)
+        if self.mask is not None:
+            if self.mask.shape != image.shape[:2] or self.mask.dtype != np.bool_:
+                raise QueryError(
+                    f"A query mask must be boolean of shape {image.shape[:2]}, "
+                    f"got {self.mask.dtype} of {self.mask.shape}."
+                )
+            if not self.mask.any():
+                raise QueryError("The query mask is empty: mark the thing's pixels, or give no mask.")
+
+    @classmethod
+    def from_image(
+        cls,
+        image: Rgb | str | Path,
+        *,
+        box: Box | None = None,
+        mask: Mask | str | Path | None = None,
+        seen_at_s: float | None = None,
+    ) -> Query:
+        """From a picture or its path: a crop, or with `box` a frame and where the thing is in it."""
+        pixels = read_image(image) if isinstance(image, str | Path) else image
+        if pixels.size == 0:
+            raise QueryError(f"The query picture is empty: its shape is {pixels.shape}.")
+        region = read_mask(mask) if isinstance(mask, str | Path) else mask
+        return cls(pixels, box or Box(0, 0, pixels.shape[1], pixels.shape[0]), region, seen_at_s)
+
+    @classmethod
+    def from_frame(cls, video: HasFrames, *, index: int, box: Box, mask: Mask | None = None) -> Query:
+        """From a frame of a video, by its number in the file."""
+        frame = video.frame(index)
+        return cls(frame.rgb, box, mask, frame.time_s)
+
+    @classmethod
+    def from_time(cls, video: HasFrames, *, time_s: float, box: Box, mask: Mask | None = None) -> Query:
+        """From the frame shown at a moment of a video."""
+        frame = video.frame_at(time_s)
+        return cls(frame.rgb, box, mask, frame.time_s)
+
+    @property
+    def has_surroundings(self) -> bool:
+        """Whether the picture shows more than the thing's box."""
+        return self.box.area < 0.95 * self.image.shape[0] * self.image.shape[1]
+
+    @property
+    def crop(self) -> Rgb:
+        x1, y1, x2, y2 = (round(v) for v in self.box.xyxy)
+        return self.image[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)]
