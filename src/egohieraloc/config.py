@@ -6,8 +6,17 @@ applies words like `qam.decay=0.4`, and an unknown key is an error that names th
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar
+
+from egohieraloc.errors import ConfigError
+
+Config = TypeVar("Config")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,3 +113,105 @@ class NetworkConfig:
     dcf: DcfConfig = field(default_factory=DcfConfig)
     qam: QamConfig = field(default_factory=QamConfig)
     ram: RamConfig = field(default_factory=RamConfig)
+
+
+PRESETS: dict[str, NetworkConfig] = {
+    # For tests: small enough to overfit a clip in seconds.
+    "tiny": NetworkConfig(
+        input_size=224,
+        query_sizes=(128, 64),
+        backbone=BackboneConfig(name="efficientnet_lite_tiny"),
+        neck=NeckConfig(width=32, match=48, context=32, fine8=8, fine4=4),
+        ram=RamConfig(width=48, attention_layers=1),
+    ),
+    # The default: ships with the package, made for a laptop.
+    "mini": NetworkConfig(),
+    "base": NetworkConfig(
+        backbone=BackboneConfig(name="pvt_v2_b1"),
+        neck=NeckConfig(width=128, match=128, context=128, fine8=32, fine4=8),
+        ram=RamConfig(width=160, attention_layers=3),
+    ),
+    # The paper's network: PVT-L, no cross-attention.
+    "large": NetworkConfig(
+        backbone=BackboneConfig(name="pvt_v1_large"),
+        neck=NeckConfig(width=256, match=256, context=256, fine8=64, fine4=32, signed=False),
+        ram=RamConfig(width=256, attention_layers=0),
+    ),
+}
+
+
+def preset(name: str) -> NetworkConfig:
+    """The network settings of that name."""
+    if name not in PRESETS:
+        raise ConfigError(f"No preset is called '{name}'. There are: {', '.join(PRESETS)}.")
+    return PRESETS[name]
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Nested plain values, as they go into JSON."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(cls: type[Config], values: Mapping[str, Any], *, where: str = "") -> Config:
+    """Build nested settings from plain values; keys left out keep their default."""
+    default = cls()
+    return update(default, values, where=where)
+
+
+def update(config: Config, values: Mapping[str, Any], *, where: str = "") -> Config:
+    """The settings with some values replaced; nested mappings go into nested settings."""
+    hints = typing.get_type_hints(type(config))
+    changes = {}
+    for key, value in values.items():
+        name = f"{where}{key}"
+        if key not in hints:
+            near = difflib.get_close_matches(key, hints, n=1, cutoff=0)
+            raise ConfigError(f"Unknown setting '{name}'; did you mean '{where}{near[0]}'?")
+        current = getattr(config, key)
+        if dataclasses.is_dataclass(current) and isinstance(value, Mapping):
+            changes[key] = update(current, value, where=f"{name}.")
+        else:
+            changes[key] = _checked(value, hints[key], name)
+    try:
+        return dataclasses.replace(config, **changes)  # type: ignore[type-var]
+    except ValueError as error:
+        raise ConfigError(f"{where or 'Settings'}: {error}") from error
+
+
+def override(config: Config, words: Iterable[str]) -> Config:
+    """Apply words like `qam.decay=0.4`; values are read as TOML, and as plain text where that fails."""
+    import tomllib
+
+    for word in words:
+        path, separator, text = word.partition("=")
+        if not separator:
+            raise ConfigError(f"A setting is written section.key=value, got '{word}'.")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        for key in reversed(path.strip().split(".")):
+            value = {key: value}
+        config = update(config, value)
+    return config
+
+
+def _checked(value: Any, wanted: Any, name: str) -> Any:
+    """The value as the wanted type, or an error: an int is a float, a list is a tuple, nothing else bends."""
+    origin, choices = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in choices:
+            return None
+        return _checked(value, next(c for c in choices if c is not type(None)), name)
+    if origin is Literal:
+        if value in choices:
+            return value
+        raise ConfigError(f"Setting '{name}' must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_checked(v, choices[0], name) for v in value)
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    plain = origin or wanted
+    if not isinstance(value, plain) or (isinstance(value, bool) and plain is not bool):
+        raise ConfigError(f"Setting '{name}' must be {getattr(plain, '__name__', plain)}, got {value!r}.")
+    return value

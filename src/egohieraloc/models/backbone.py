@@ -24,7 +24,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Backbone(nn.Module):
-    """RGB in [0, 1], (B, 3, H, W), H and W multiples of 32 -> maps (B, C_i, H / s_i, W / s_i), finest first."""
+    """RGB in [0, 1], (B, 3, H, W), sides multiples of 32 -> maps (B, C_i, H / s_i, W / s_i), finest first."""
 
     mean: Tensor
     std: Tensor

@@ -43,7 +43,7 @@ def solve_filter(patch: Tensor, target: Tensor, ridge: float) -> Tensor:
 
 
 def respond(features: Tensor, filters: Tensor) -> Tensor:
-    """Response (B, H, W) of frames (B, D, H, W) to filters (B, D, h, w): high where the object's centre is."""
+    """Response (B, H, W) of frames (B, D, H, W) to filters (B, D, h, w): high at the object's centre."""
     height, width = features.shape[-2:]
     h, w = filters.shape[-2:]
     size = (height + h, width + w)

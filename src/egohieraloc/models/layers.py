@@ -17,6 +17,11 @@ def conv_bn_relu(inputs: int, outputs: int, kernel: int, *, relu: bool = True) -
     return nn.Sequential(*layers)
 
 
+def area_pool(maps: Tensor, like: Tensor) -> Tensor:
+    """Area average of (B, C, h, w) on the grid of `like`."""
+    return F.adaptive_avg_pool2d(maps, (like.shape[-2], like.shape[-1]))
+
+
 def resize(maps: Tensor, like: Tensor) -> Tensor:
     """Bilinear resize of (B, C, h, w) to the height and width of `like`."""
     return F.interpolate(maps, size=like.shape[-2:], mode="bilinear", align_corners=False)

@@ -36,9 +36,7 @@ class FrameFeatures:
 
     @staticmethod
     def cat(parts: list[FrameFeatures]) -> FrameFeatures:
-        return FrameFeatures(
-            *(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(FrameFeatures))
-        )
+        return FrameFeatures(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(FrameFeatures)))
 
 
 class Neck(nn.Module):
@@ -56,7 +54,8 @@ class Neck(nn.Module):
             conv_bn_relu(2 * config.match, config.match, 3, relu=not config.signed),
         )
         self.fine8 = nn.Sequential(conv_bn_relu(width, width, 3), conv_bn_relu(width, config.fine8, 1))
-        self.fine4 = nn.Sequential(conv_bn_relu(width, width // 2, 3), conv_bn_relu(width // 2, config.fine4, 1))
+        half = width // 2
+        self.fine4 = nn.Sequential(conv_bn_relu(width, half, 3), conv_bn_relu(half, config.fine4, 1))
 
     def forward(self, stages: tuple[Tensor, ...]) -> FrameFeatures:
         """stages: the backbone's maps, finest first; a backbone of three stages gives its own context."""

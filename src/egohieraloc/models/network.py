@@ -18,6 +18,7 @@ from egohieraloc.config import NetworkConfig
 from egohieraloc.models import dcf, qam
 from egohieraloc.models.backbone import build_backbone
 from egohieraloc.models.dpm import similarity_maps
+from egohieraloc.models.layers import area_pool
 from egohieraloc.models.neck import FrameFeatures, Neck
 from egohieraloc.models.qam import QamOutput, QamState
 from egohieraloc.models.query_mask import QueryMaskHead, token_sets
@@ -92,7 +93,7 @@ class EgoHieraLocNet(nn.Module):
     def see_query(self, window: Tensor, box: Tensor, visible: Tensor) -> QueryFeatures:
         """Encode query windows (B, 3, S, S) and guess their foreground.
 
-        box: (B, 4) xyxy in [0, 1] of the window; visible: (B, 1, S, S), 1 where the picture is, 0 for padding.
+        box: (B, 4) xyxy in [0, 1] of the window; visible: (B, 1, S, S), 0 where there is only padding.
         """
         scales = tuple(
             self.encode_frames(
@@ -103,7 +104,7 @@ class EgoHieraLocNet(nn.Module):
         grid = scales[0].match
         inside = box_coverage(box, grid.shape[-2], grid.shape[-1])
         mask_logits, quality = self.query_mask(scales[0], inside[:, None])
-        seen = F.adaptive_avg_pool2d(visible.float(), grid.shape[-2:])
+        seen = area_pool(visible.float(), grid)
         return QueryFeatures(scales, box, seen, mask_logits, quality)
 
     def template(self, query: QueryFeatures, mask: Tensor, quality: Tensor, level: Tensor) -> QueryTemplate:
@@ -114,10 +115,10 @@ class EgoHieraLocNet(nn.Module):
             cells = features.match
             height, width = cells.shape[-2:]
             tokens.append(cells.flatten(2).transpose(1, 2))
-            coverage = F.adaptive_avg_pool2d(mask.float(), (height, width)).flatten(1)
+            coverage = area_pool(mask.float(), cells).flatten(1)
             inside = box_coverage(query.box, height, width).flatten(1) >= 0.5
             fg, bg = token_sets(coverage, inside, quality, level)
-            seen = F.adaptive_avg_pool2d(query.visible, (height, width)).flatten(1) >= 0.5
+            seen = area_pool(query.visible, cells).flatten(1) >= 0.5
             foreground.append(fg)
             background.append(bg * (seen | inside))
             patch = cells * dcf.hann_window(height, width, cells.device)
@@ -153,7 +154,7 @@ class EgoHieraLocNet(nn.Module):
     def match(
         self, template: QueryTemplate, features: FrameFeatures, state: QamState
     ) -> tuple[MatchOutput, QamState]:
-        """Look for B queries in B runs of T consecutive frames each (features hold B*T frames, run by run)."""
+        """Look for B queries in B runs of T consecutive frames (features: B*T frames, run by run)."""
         config = self.config
         runs = len(template.tokens)
         times = len(features) // runs
@@ -166,11 +167,13 @@ class EgoHieraLocNet(nn.Module):
         response = responses.amax(1)
         state, followed = self._follow(response.unflatten(0, (runs, times)), state)
         location = followed.location * wide.gain[:, None, None]
-        switches = (config.dpm.foreground, config.dpm.likelihood, config.qam.enabled, config.qam.enabled)
-        maps = torch.stack(
-            [m * float(on) for m, on in zip((likeness, likelihood, response, location), switches, strict=True)],
-            1,
+        switched = (
+            likeness * config.dpm.foreground,
+            likelihood * config.dpm.likelihood,
+            response * config.qam.enabled,
+            location * config.qam.enabled,
         )
+        maps = torch.stack(switched, 1)
         decoded = self.ram(features, maps, wide.tokens, torch.stack([wide.foreground, wide.background], -1))
         return MatchOutput(decoded, likeness, likelihood, response, followed), state
 

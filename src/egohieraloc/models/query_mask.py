@@ -1,4 +1,4 @@
-"""The query's foreground: who provides it, how far it is trusted, and what follows (appendix "Adaptive Fallback").
+"""The query's foreground: who provides it, how far it is trusted, what follows (appendix on fallback).
 
 A provider is a function from a query window to (mask, quality): a mask the user gives, SAM (`sam.py`), or the
 built-in head here, which needs no download.
@@ -29,7 +29,7 @@ class QueryMaskHead(nn.Module):
         self.quality = nn.Sequential(nn.Linear(width, width), nn.ReLU(inplace=True), nn.Linear(width, 1))
 
     def forward(self, features: FrameFeatures, box_map: Tensor) -> tuple[Tensor, Tensor]:
-        """Mask logits (B, H/4, W/4) and quality logits (B,). box_map: (B, 1, H/16, W/16), 1 inside the box."""
+        """Mask logits (B, H/4, W/4) and quality logits (B,). box_map: (B, 1, H/16, W/16), 1 in the box."""
         context = features.context
         parts = [features.match.to(context.dtype), resize(context, features.match), box_map.to(context.dtype)]
         cells = self.enter(torch.cat(parts, 1))

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True, kw_only=True)
 class LossWeights:
-    """Weights of the sum. The paper's are `PAPER`; ours add what a small network needs to tell things apart."""
+    """Weights of the sum. The paper's are `PAPER`; ours add what helps a small network tell things apart."""
 
     presence: float = 0.5  # eta_1, L_BCE
     box: float = 1.0  # eta_2, L_smooth
@@ -84,7 +84,7 @@ def balanced_cell_loss(logits: Tensor, wanted: Tensor) -> Tensor:
     """
     positive = (F.softplus(-logits) * wanted).sum() / wanted.sum().clamp(min=1.0)
     hardness = torch.sigmoid(logits.detach()).square() * (1 - wanted)
-    negative = (F.softplus(logits) * hardness).sum() / (1 - wanted).sum() * 100
+    negative = (F.softplus(logits) * hardness).sum() / hardness.sum().clamp(min=wanted.sum().clamp(min=1.0))
     return positive + negative
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from egohieraloc.models import dcf
+from egohieraloc.models.layers import area_pool
 from egohieraloc.models.network import EgoHieraLocNet, QueryFeatures, box_coverage
 from egohieraloc.training import losses
 
@@ -52,9 +53,10 @@ def clip_terms(
     logits = ram.mask_logits.float()
     probability = logits.sigmoid()
     query_logits = query.mask_logits.float()
-    query_truth = F.adaptive_avg_pool2d(batch.query_mask.float(), query_logits.shape[-2:])[:, 0]
+    query_truth = area_pool(batch.query_mask.float(), query_logits)[:, 0]
     always = torch.ones_like(batch.trust)
-    cross = _cross_likeness(template.tokens, template.foreground, features.match.unflatten(0, (clips, times))[:, 0])
+    first = features.match.unflatten(0, (clips, times))[:, 0]
+    cross = _cross_likeness(template.tokens, template.foreground, first)
     terms = {
         "presence": losses.presence_loss(ram.presence_logit, presence),
         "box": losses.box_loss(ram.boxes, boxes, cells * presence[:, None, None]),
@@ -68,7 +70,9 @@ def clip_terms(
         "likeness": losses.balanced_cell_loss(
             network.coarse[0] * output.foreground.float() + network.coarse[1], cells
         ),
-        "contrast": losses.contrast_loss(cross, batch.source, batch.presence[:, 0], network.coarse[0].detach()),
+        "contrast": losses.contrast_loss(
+            cross, batch.source, batch.presence[:, 0], network.coarse[0].detach()
+        ),
         "query_mask": losses.mask_loss(query_logits, query_truth, always)
         + losses.dice_loss(query_logits.sigmoid(), query_truth, always),
         "query_quality": losses.quality_loss(query.quality_logit, query_logits, query_truth),
@@ -85,7 +89,7 @@ def _choose_masks(
     a quarter of the guesses are used softly (level 1).
     """
     guess = (query.mask_logits.detach()[:, None] > 0).float()
-    truth = F.adaptive_avg_pool2d(truth.float(), guess.shape[-2:])
+    truth = area_pool(truth.float(), guess)
     draw = torch.rand(2, len(guess), generator=generator, device=guess.device)
     mask = torch.where((draw[0] < 0.5)[:, None, None, None], guess, truth)
     level = torch.where(draw[0] > 0.8, 2, torch.where(draw[0] < 0.125, 1, 0))
@@ -93,7 +97,7 @@ def _choose_masks(
 
 
 def _cell_targets(masks: Tensor, grid: int) -> Tensor:
-    """Target (B, H, W) of each stride-16 cell: 1 from half coverage on, and always in the best covered cell."""
+    """Target (B, H, W) of each stride-16 cell: 1 from half coverage on, and in the best covered cell."""
     coverage = F.adaptive_avg_pool2d(masks[:, None].float(), (grid, grid))[:, 0]
     best = coverage.amax((1, 2), keepdim=True)
     return torch.where((coverage == best) & (best > 0), 1.0, (2 * coverage).clamp(max=1))
@@ -116,7 +120,12 @@ def _cross_likeness(tokens: Tensor, foreground: Tensor, cells: Tensor, *, most_t
 
 
 def _figures(
-    probability: Tensor, masks: Tensor, logit: Tensor, presence: Tensor, query_logits: Tensor, query_truth: Tensor
+    probability: Tensor,
+    masks: Tensor,
+    logit: Tensor,
+    presence: Tensor,
+    query_logits: Tensor,
+    query_truth: Tensor,
 ) -> dict[str, Tensor]:
     """Overlap of the masks on present frames, and the share of right presence decisions."""
 
