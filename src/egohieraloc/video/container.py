@@ -1,0 +1,266 @@
+"""A video file: a table of frame times made without decoding, and exact reading of chosen frames.
+
+The count and the times come from the packets, never from the container's own claim. Files that store no
+presentation times (raw streams, AVI) are counted by decoding once and timed by their frame rate. Pixels are
+the stored ones, turned upright; a pixel that is not square stays so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+from av.error import FFmpegError
+from av.stream import Disposition
+from numpy.typing import NDArray
+
+from egohieraloc.errors import VideoError
+from egohieraloc.types import Floats, Rgb, VideoInfo
+
+HASHED_BLOCKS, BLOCK_BYTES = 1024, 1 << 20
+SEEK_GAIN_FRAMES = 32  # a jump to a key frame must save this many frames to be worth it
+
+
+@dataclass(frozen=True, eq=False)
+class Container:
+    """A file, its frames' times, and where decoding can begin."""
+
+    path: Path
+    info: VideoInfo
+    times_s: Floats
+    pts: NDArray[np.int64] | None  # (num_frames,) increasing; None when the file stores no times
+    keys: NDArray[np.int64]  # numbers of the frames where decoding can begin
+    seeks: NDArray[np.int64]  # what to seek to get there
+
+    @classmethod
+    def open(cls, path: Path) -> Container:
+        if path.stat().st_size == 0:
+            raise VideoError(f"{path} is empty (0 bytes). Copy or record the video again.")
+        packets = _scan(path)
+        first = _first_frame(path)
+        if packets is None or first.pts is None:
+            return cls._by_counting(path, first)
+        pts = packets.pts[packets.pts >= first.pts]  # a cut may begin with frames nobody can decode
+        usable = packets.keys >= first.pts
+        keys, seeks = np.searchsorted(pts, packets.keys[usable]), packets.seeks[usable]
+        if pts.size < packets.claimed:
+            pts = pts[: 1 + _last_decodable(path, pts, int(seeks[-1]))]
+            _warn(f"{path} ends early: {pts.size} of {packets.claimed} frames can be read.")
+        fps = _rate(packets.rate, pts, packets.time_base)
+        times_s = (pts - pts[0]) * packets.time_base.numerator / packets.time_base.denominator
+        return cls(path, _info(first, fps, pts.size), times_s, pts, keys, seeks)
+
+    @classmethod
+    def _by_counting(cls, path: Path, first: av.VideoFrame) -> Container:
+        with _opened(path) as (container, stream):
+            rate = Fraction(stream.guessed_rate or stream.average_rate or 25)
+            count = sum(1 for _ in _decoded(container, stream))
+        times_s = np.arange(count) * rate.denominator / rate.numerator
+        start = np.zeros(1, np.int64)
+        return cls(path, _info(first, rate, count), times_s, None, start, start)
+
+    def content_hash(self) -> str:
+        size = self.path.stat().st_size
+        digest = hashlib.blake2b(f"file of {size} bytes".encode(), digest_size=16)
+        blocks = -(-size // BLOCK_BYTES)
+        chosen = np.linspace(0, blocks - 1, min(blocks, HASHED_BLOCKS)).round()
+        with self.path.open("rb") as file:
+            for block in chosen:
+                file.seek(int(block) * BLOCK_BYTES)
+                digest.update(file.read(BLOCK_BYTES))
+        return digest.hexdigest()
+
+    def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Rgb]]:
+        """Decode the given increasing frame numbers; only these are turned into RGB."""
+        given = 0
+        with _opened(self.path) as (container, stream):
+            for run in self._runs(indices):
+                wanted = set(run)
+                with closing(self._decoded_from(container, stream, run)) as decoded:
+                    for number, frame in decoded:
+                        if number in wanted:
+                            yield number, self._rgb(frame)
+                            given += 1
+                        if number >= run[-1]:
+                            break
+        if given < len(indices):
+            missing = len(indices) - given
+            _warn(f"{self.path} is damaged: {missing} of {len(indices)} wanted frames cannot be decoded.")
+
+    def _runs(self, indices: Sequence[int]) -> list[list[int]]:
+        """Cut the numbers where a jump to a key frame saves decoding."""
+        runs: list[list[int]] = []
+        for index in indices:
+            key = self.keys[np.searchsorted(self.keys, index, side="right") - 1]
+            if not runs or key - runs[-1][-1] > SEEK_GAIN_FRAMES:
+                runs.append([])
+            runs[-1].append(index)
+        return runs
+
+    def _decoded_from(
+        self, container: Any, stream: Any, run: list[int]
+    ) -> Generator[tuple[int, Any], None, None]:
+        """Number and picture of decoded frames, from at or before run[0] on."""
+        if self.pts is None:
+            yield from enumerate(_decoded(container, stream))
+            return
+        wanted = set(self.pts[run].tolist())
+        key = int(np.searchsorted(self.keys, run[0], side="right")) - 1
+        # Some formats land late when they seek: then begin one key frame earlier, or at the first.
+        for start in dict.fromkeys((key, max(key - 1, 0), 0)):
+            container.seek(int(self.seeks[start]), stream=stream)
+            landed = False
+            for number, frame in _numbered(_decoded(container, stream, wanted), self.pts):
+                if not landed and number > run[0] and start > 0:
+                    break
+                landed = True
+                yield number, frame
+            else:
+                return
+
+    def _rgb(self, frame: av.VideoFrame) -> Rgb:
+        turns = _quarter_turns(frame)
+        width, height = self.info.width, self.info.height
+        if turns % 2:
+            width, height = height, width
+        rgb = frame.to_ndarray(format="rgb24", width=width, height=height)
+        return np.ascontiguousarray(np.rot90(rgb, turns))
+
+
+@dataclass(frozen=True, eq=False)
+class _Packets:
+    """What the packets of a file say, in order of time."""
+
+    pts: NDArray[np.int64]
+    keys: NDArray[np.int64]  # times of key frames
+    seeks: NDArray[np.int64]  # what to seek to find each of them
+    time_base: Fraction
+    rate: Fraction | None  # as the container states it
+    claimed: int  # frames the container says it has; 0 when it does not say
+
+
+def _scan(path: Path) -> _Packets | None:
+    """Read the packets' times without decoding; None when the file stores none that can be trusted."""
+    times: list[int] = []
+    seek_of_key: dict[int, int] = {}
+    with _opened(path) as (container, stream):
+        codec = stream.codec_context
+        if container.format.name == "avi" and not codec.codec.intra_only:
+            return None
+        seeks_by_pts = "matroska" in container.format.name
+        for packet in _packets(container, stream):
+            if packet.size == 0 or packet.is_discard or packet.is_corrupt:
+                continue
+            if packet.pts is None:
+                return None
+            if codec.name == "vp8" and not memoryview(packet)[0] & 0x10:
+                continue  # a picture kept for reference and never shown
+            times.append(packet.pts)
+            if packet.is_keyframe:
+                by_pts = seeks_by_pts or packet.dts is None
+                seek_of_key[packet.pts] = packet.pts if by_pts else packet.dts
+        keys = sorted(seek_of_key)
+        return _Packets(
+            pts=np.unique(np.array(times, np.int64)),
+            keys=np.array(keys, np.int64),
+            seeks=np.array([seek_of_key[key] for key in keys], np.int64),
+            time_base=stream.time_base,
+            rate=stream.average_rate,
+            claimed=stream.frames,
+        )
+
+
+def _first_frame(path: Path) -> av.VideoFrame:
+    with _opened(path) as (container, stream), closing(_decoded(container, stream)) as decoded:
+        for frame in decoded:
+            return frame
+    raise VideoError(f"No frame of {path} can be decoded. The file is empty or damaged: copy it again.")
+
+
+def _last_decodable(path: Path, pts: NDArray[np.int64], seek: int) -> int:
+    """Number of the last frame that can be decoded, looking from the last key frame on."""
+    with _opened(path) as (container, stream):
+        container.seek(seek, stream=stream)
+        return max((number for number, _ in _numbered(_decoded(container, stream), pts)), default=0)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """The container and its first track of moving pictures."""
+    try:
+        with av.open(str(path), metadata_errors="ignore") as container:
+            streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
+            if not streams:
+                raise VideoError(f"{path} holds no pictures, only sound. Give a file with a video track.")
+            streams[0].thread_type = "AUTO"
+            yield container, streams[0]
+    except (FFmpegError, OSError) as error:
+        raise VideoError(
+            f"{path} cannot be read as a video ({error.strerror}). Is it cut off, damaged or something else?"
+        ) from error
+
+
+def _packets(container: Any, stream: Any) -> Iterator[Any]:
+    """The packets as far as the file can be read."""
+    with suppress(FFmpegError):
+        yield from container.demux(stream)
+
+
+def _decoded(
+    container: Any, stream: Any, wanted: set[int] | None = None
+) -> Generator[av.VideoFrame, None, None]:
+    """Frames in order of time, passing over damaged ones. With `wanted` (times) others may be left out where
+    that saves decoding and cannot change the wanted ones."""
+    codec = stream.codec_context
+    for packet in _packets(container, stream):
+        skip = wanted is not None and packet.size > 0 and packet.pts not in wanted
+        if skip and codec.codec.intra_only:
+            continue
+        if codec.name == "h264":
+            codec.skip_frame = "NONREF" if skip else "DEFAULT"  # no other frame builds on these
+        with suppress(FFmpegError):
+            yield from packet.decode()
+
+
+def _numbered(frames: Iterator[av.VideoFrame], pts: NDArray[np.int64]) -> Iterator[tuple[int, av.VideoFrame]]:
+    """Each frame with its number; frames at times that are not in the table are left out."""
+    for frame in frames:
+        if frame.pts is not None:
+            number = int(np.searchsorted(pts, frame.pts))
+            if number < pts.size and pts[number] == frame.pts:
+                yield number, frame
+
+
+def _quarter_turns(frame: av.VideoFrame) -> int:
+    """How often the picture must be turned by 90 degrees against the clock to stand upright."""
+    return round(frame.rotation / 90) % 4
+
+
+def _info(first: av.VideoFrame, fps: Fraction, num_frames: int) -> VideoInfo:
+    upright = _quarter_turns(first) % 2 == 0
+    width, height = (first.width, first.height) if upright else (first.height, first.width)
+    return VideoInfo(width, height, fps, num_frames)
+
+
+def _rate(stated: Fraction | None, pts: NDArray[np.int64], time_base: Fraction) -> Fraction:
+    """The stated rate where the times bear it out (it is exact, times may be rounded), else the mean one."""
+    span_s = int(pts[-1] - pts[0]) * time_base
+    if span_s == 0:
+        return Fraction(stated or 1)
+    mean = (pts.size - 1) / span_s
+    tolerance = max(5e-4, 2e-3 / float(span_s))
+    if stated and abs(stated / mean - 1) < tolerance:
+        return Fraction(stated)
+    return mean.limit_denominator(10_000)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=3)

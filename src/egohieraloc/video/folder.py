@@ -1,0 +1,80 @@
+"""A folder of pictures as a video: in natural order, one size, a rate the user gives."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from egohieraloc.errors import QueryError, VideoError
+from egohieraloc.images import read_image
+from egohieraloc.types import Floats, Rgb, VideoInfo
+
+ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm"}
+HASHED_PICTURES = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """The pictures of a folder, `info.fps` of them a second."""
+
+    path: Path
+    info: VideoInfo
+    times_s: Floats
+    pictures: tuple[Path, ...]
+
+    @classmethod
+    def open(cls, path: Path, fps: float) -> Folder:
+        if not (math.isfinite(fps) and fps > 0):
+            raise VideoError(f"A folder's rate must be a positive number of pictures a second, got {fps}.")
+        pictures = sorted(
+            (p for p in path.iterdir() if p.suffix.lower() in ENDINGS and not p.name.startswith(".")),
+            key=_natural_order,
+        )
+        if not pictures:
+            raise VideoError(
+                f"The folder {path} holds no pictures. Wanted: files such as 00001.jpg or 1.png."
+            )
+        height, width = _read(pictures[0]).shape[:2]
+        rate = Fraction(fps).limit_denominator(1001)
+        times_s = np.arange(len(pictures)) * rate.denominator / rate.numerator
+        return cls(path, VideoInfo(width, height, rate, len(pictures)), times_s, tuple(pictures))
+
+    def content_hash(self) -> str:
+        digest = hashlib.blake2b(f"folder at {self.info.fps} fps".encode(), digest_size=16)
+        for picture in self.pictures:
+            digest.update(f"{picture.name}\0{picture.stat().st_size}\0".encode())
+        chosen = np.unique(np.linspace(0, len(self.pictures) - 1, HASHED_PICTURES).round().astype(int))
+        for index in chosen:
+            digest.update(self.pictures[index].read_bytes())
+        return digest.hexdigest()
+
+    def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Rgb]]:
+        for index in indices:
+            rgb = _read(self.pictures[index])
+            if rgb.shape[:2] != (self.info.height, self.info.width):
+                raise VideoError(
+                    f"The pictures of a folder must have one size: {self.pictures[index].name} is "
+                    f"{rgb.shape[1]}x{rgb.shape[0]}, {self.pictures[0].name} is "
+                    f"{self.info.width}x{self.info.height}."
+                )
+            yield index, rgb
+
+
+def _read(picture: Path) -> Rgb:
+    try:
+        return read_image(picture)
+    except QueryError as error:
+        raise VideoError(str(error)) from error
+
+
+def _natural_order(picture: Path) -> tuple[list[str | int], str]:
+    """2.png comes before 10.png: digits compare as numbers."""
+    parts = re.split(r"(\d+)", picture.name.lower())
+    return [int(part) if part.isdecimal() else part for part in parts], picture.name

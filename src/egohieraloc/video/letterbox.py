@@ -1,0 +1,93 @@
+"""Fit a picture into a square without changing its shape, and the exact way back.
+
+Coordinates follow the half-pixel rule, so a point moves by one scale and one offset per axis. The scales are
+those of the resized picture, whose sides are whole pixels: they may differ from each other by a rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from egohieraloc.types import Box, Floats, Rgb
+
+
+@dataclass(frozen=True)
+class Letterbox:
+    """A picture of width x height, centred on a black canvas of size x size."""
+
+    width: int
+    height: int
+    size: int = 448
+
+    def __post_init__(self) -> None:
+        if min(self.width, self.height, self.size) < 1:
+            raise ValueError(f"Sizes must be at least 1 pixel, got {self.width}x{self.height}, {self.size}")
+
+    @property
+    def content_size(self) -> tuple[int, int]:
+        """Width and height of the picture on the canvas, in whole pixels."""
+        scale = self.size / max(self.width, self.height)
+        return max(1, round(self.width * scale)), max(1, round(self.height * scale))
+
+    @property
+    def offset(self) -> tuple[int, int]:
+        """Where the picture begins on the canvas."""
+        width, height = self.content_size
+        return (self.size - width) // 2, (self.size - height) // 2
+
+    @property
+    def content(self) -> Box:
+        """The part of the canvas that the picture covers."""
+        return Box.from_xywh(*self.offset, *self.content_size)
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Canvas pixels per picture pixel, in x and y."""
+        width, height = self.content_size
+        return width / self.width, height / self.height
+
+    def apply(self, rgb: Rgb) -> Rgb:
+        """(height, width, 3) to (size, size, 3)."""
+        if rgb.shape[:2] != (self.height, self.width):
+            raise ValueError(
+                f"This letterbox is for {self.width}x{self.height}, got {rgb.shape[1]}x{rgb.shape[0]}"
+            )
+        (width, height), (left, top) = self.content_size, self.offset
+        shrinks = self.size < max(self.width, self.height)
+        canvas = np.zeros((self.size, self.size, 3), np.uint8)
+        canvas[top : top + height, left : left + width] = cv2.resize(
+            rgb, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+        )
+        return canvas
+
+    def points_to_canvas(self, points: NDArray[np.floating]) -> Floats:
+        """Points (..., 2) of the picture on the canvas."""
+        return np.asarray(points, np.float64) * self.scale + self.offset
+
+    def points_from_canvas(self, points: NDArray[np.floating]) -> Floats:
+        """Points (..., 2) of the canvas in the picture; what lies on the border comes out outside."""
+        return (np.asarray(points, np.float64) - self.offset) / self.scale
+
+    def box_to_canvas(self, box: Box) -> Box:
+        return Box(*self.points_to_canvas(np.array(box.xyxy).reshape(2, 2)).ravel().tolist())
+
+    def box_from_canvas(self, box: Box) -> Box:
+        return Box(*self.points_from_canvas(np.array(box.xyxy).reshape(2, 2)).ravel().tolist())
+
+    def mask_to_frame(self, mask: NDArray) -> tuple[NDArray, Box]:
+        """Crop a grid that covers the canvas (side size / stride) to the cells that touch the picture.
+
+        Returns the cells and the box they cover in pixels of the picture: the picture itself, or up to one
+        cell more on a side where the picture ends inside a cell.
+        """
+        rows, columns = mask.shape
+        stride_x, stride_y = self.size / columns, self.size / rows
+        inside = self.content
+        left, top = int(inside.x1 // stride_x), int(inside.y1 // stride_y)
+        right, bottom = -int(-inside.x2 // stride_x), -int(-inside.y2 // stride_y)
+        covered = Box(left * stride_x, top * stride_y, right * stride_x, bottom * stride_y)
+        return mask[top:bottom, left:right], self.box_from_canvas(covered)

@@ -1,0 +1,146 @@
+"""A video, from any file PyAV opens or any folder of pictures: exact times, any rate, bounded memory.
+
+Time zero is the first frame shown. A `Video` holds a table of frame times and nothing that must be closed:
+each reading opens the file for itself and closes it when it ends or is given up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from egohieraloc.errors import VideoError
+from egohieraloc.types import Floats, Frame, Rgb, VideoInfo
+from egohieraloc.video.container import Container
+from egohieraloc.video.folder import Folder
+
+ROUNDING_S = 1e-3  # Matroska and its like round frame times to a millisecond
+
+
+class Source(Protocol):
+    """Where the pictures come from."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def info(self) -> VideoInfo: ...
+
+    @property
+    def times_s(self) -> Floats: ...
+
+    def content_hash(self) -> str: ...
+
+    def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Rgb]]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Video:
+    """Frames by number, by time, or sampled at a rate."""
+
+    source: Source
+
+    @classmethod
+    def open(cls, path: str | Path, *, folder_fps: float = 5.0) -> Video:
+        """Open a video file, or a folder of pictures that were taken `folder_fps` times a second."""
+        path = Path(path)
+        if not path.exists():
+            raise VideoError(f"There is no video at {path}. Give a video file or a folder of pictures.")
+        return cls(Folder.open(path, folder_fps) if path.is_dir() else Container.open(path))
+
+    @property
+    def path(self) -> Path:
+        return self.source.path
+
+    @property
+    def info(self) -> VideoInfo:
+        return self.source.info
+
+    @property
+    def times_s(self) -> Floats:
+        """(num_frames,) when each frame of the file appears, increasing from 0."""
+        return self.source.times_s
+
+    @property
+    def duration_s(self) -> float:
+        """Until the last frame has been shown for one mean frame time."""
+        return float(self.times_s[-1]) + float(1 / self.info.fps)
+
+    @cached_property
+    def content_hash(self) -> str:
+        """Equal for equal content, wherever it lies. A file of up to 1 GiB is hashed whole and a larger one
+        by its size and 1024 blocks of 1 MiB spread over it; a folder by its rate, the names and sizes of its
+        pictures and the content of up to 256 of them."""
+        return self.source.content_hash()
+
+    def frame(self, index: int) -> Frame:
+        """One frame by its number in the file."""
+        for frame in self.frames([index]):
+            return frame
+        raise VideoError(f"Frame {index} of {self.path} is damaged and cannot be decoded. Choose another.")
+
+    def frame_at(self, time_s: float) -> Frame:
+        """The frame shown at a time."""
+        if not 0 <= time_s <= self.duration_s:
+            raise VideoError(
+                f"Time {time_s} s is not in {self.path}: it must lie between 0 and {self.duration_s:.3f} s."
+            )
+        return self.frame(int(self._shown_at(np.array([time_s]))[0]))
+
+    def frames(self, indices: Sequence[int] | NDArray[np.integer]) -> Iterator[Frame]:
+        """Frames by increasing number, decoding no more than they need. Damaged ones are left out with a
+        warning."""
+        numbers = [int(index) for index in indices]
+        if any(late <= early for early, late in pairwise(numbers)):
+            raise VideoError("Frame numbers must increase: sort them and give each one once.")
+        for index in numbers[:1] + numbers[-1:]:
+            if not 0 <= index < self.info.num_frames:
+                raise VideoError(
+                    f"Frame {index} is not in {self.path}: it has frames 0 to {self.info.num_frames - 1}."
+                )
+        return self._frames(numbers)
+
+    def _frames(self, numbers: Sequence[int]) -> Iterator[Frame]:
+        for index, rgb in self.source.read(numbers):
+            yield Frame(index, float(self.times_s[index]), rgb)
+
+    def samples(
+        self, fps: float | None = 5.0, *, start_s: float = 0.0, until_s: float | None = None
+    ) -> Iterator[Frame]:
+        """The frames of `sample_indices`, one after the other."""
+        return self.frames(self.sample_indices(fps, start_s=start_s, until_s=until_s))
+
+    def sample_indices(
+        self, fps: float | None = 5.0, *, start_s: float = 0.0, until_s: float | None = None
+    ) -> NDArray[np.int64]:
+        """Numbers of the frames shown at 0, 1/fps, 2/fps, ...; all frames with `fps` None.
+
+        No frame comes twice, and a video whose mean rate is not above `fps` gives each of its frames once.
+        Kept are those whose own time lies in start_s <= time < until_s, so neighbouring spans neither
+        overlap nor leave anything out.
+        """
+        if fps is not None and not (math.isfinite(fps) and fps > 0):
+            raise VideoError(f"A sampling rate must be a positive number of frames a second, got {fps}.")
+        until_s = math.inf if until_s is None else until_s
+        if math.isnan(start_s) or math.isnan(until_s):
+            raise VideoError(f"Times must be numbers of seconds, got start {start_s} and until {until_s}.")
+        if fps is None or self.info.fps <= fps * (1 + 1e-6):
+            indices = np.arange(self.info.num_frames)
+        else:
+            count = math.floor(self.duration_s * fps) + 1
+            indices = np.unique(self._shown_at(np.arange(count) / fps))
+        times_s = self.times_s[indices]
+        return indices[(times_s >= start_s) & (times_s < until_s)]
+
+    def _shown_at(self, time_s: Floats) -> NDArray[np.int64]:
+        """Number of the last frame that begins at or before each time, forgiving the file's rounding."""
+        slack_s = min(ROUNDING_S, float(1 / self.info.fps) / 4)
+        return np.maximum(np.searchsorted(self.times_s, time_s + slack_s, side="right") - 1, 0)
