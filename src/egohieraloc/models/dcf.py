@@ -9,6 +9,8 @@ and it is applied to a larger frame by linear correlation, so that a peak stands
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -42,14 +44,17 @@ def solve_filter(patch: Tensor, target: Tensor, ridge: float) -> Tensor:
     return solution.roll((patch.shape[-2] // 2, patch.shape[-1] // 2), (-2, -1))
 
 
-def respond(features: Tensor, filters: Tensor) -> Tensor:
-    """Response (B, H, W) of frames (B, D, H, W) to filters (B, D, h, w): high at the object's centre."""
+def respond(features: Tensor, filters: Sequence[Tensor]) -> Tensor:
+    """Responses (B, S, H, W) of frames (B, D, H, W) to S filters (B, D, h, w): high at the object's centre."""
     height, width = features.shape[-2:]
-    h, w = filters.shape[-2:]
-    size = (height + h, width + w)
-    product = torch.fft.rfft2(features.float(), s=size) * torch.fft.rfft2(filters.float(), s=size).conj()
-    response = torch.fft.irfft2(product.sum(1), s=size).roll((h // 2, w // 2), (-2, -1))
-    return response[..., :height, :width]
+    size = (height + max(f.shape[-2] for f in filters), width + max(f.shape[-1] for f in filters))
+    spectrum = torch.fft.rfft2(features.float(), s=size)
+    responses = []
+    for each in filters:
+        product = torch.einsum("bdhw,bdhw->bhw", spectrum, torch.fft.rfft2(each.float(), s=size).conj())
+        centred = torch.fft.irfft2(product, s=size).roll((each.shape[-2] // 2, each.shape[-1] // 2), (-2, -1))
+        responses.append(centred[:, :height, :width])
+    return torch.stack(responses, 1)
 
 
 def filter_loss(response: Tensor, boxes: Tensor, presence: Tensor, sigma: float) -> Tensor:

@@ -163,8 +163,7 @@ class EgoHieraLocNet(nn.Module):
         likeness, likelihood = similarity_maps(
             cells, wide.tokens, wide.foreground, wide.background, config.dpm
         )
-        responses = torch.stack([dcf.respond(cells, f) for f in wide.filters], 1)  # (BT, S, H, W)
-        response = responses.amax(1)
+        response = dcf.respond(cells, wide.filters).amax(1)  # the best of the scales
         state, followed = self._follow(response.unflatten(0, (runs, times)), state)
         location = followed.location * wide.gain[:, None, None]
         switched = (

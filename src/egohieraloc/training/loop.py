@@ -17,7 +17,8 @@ from egohieraloc.errors import EgoHieraLocError, MissingExtraError
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.training.checkpoint import TrainState, load_state, save_state
 from egohieraloc.training.losses import LossWeights, weighted_sum
-from egohieraloc.training.objective import ClipBatch, clip_terms
+from egohieraloc.training.batches import ClipBatch
+from egohieraloc.training.objective import clip_terms
 
 ClipSource = Callable[[int], ClipBatch]  # the batch of a step; the same step always gives the same batch
 Validate = Callable[[EgoHieraLocNet], dict[str, float]]
@@ -116,7 +117,7 @@ def train(
     started = time.monotonic()
     accelerator = Accelerator(mixed_precision=config.precision)
     set_seed(config.seed)
-    network.to(accelerator.device)
+    network.to(accelerator.device, memory_format=torch.channels_last)
     optimizer = build_optimizer(network, config)
     state = TrainState.start(network, optimizer)
     if resume:
@@ -125,7 +126,9 @@ def train(
     optimizer = accelerator.prepare(optimizer)
     log = _Log(folder, enabled=accelerator.is_main_process)
     generator = torch.Generator(accelerator.device)
-    run = torch.compile(objective) if config.compile else objective
+    if config.compile:  # the parts that cost; the recursion between them stays as it is
+        for part in (network.backbone, network.neck, network.ram, network.query_mask):
+            part.compile()
 
     while state.step < config.steps and time.monotonic() - started < until_s:
         network.train()
@@ -137,7 +140,7 @@ def train(
         batch = _share(source(state.step), accelerator.process_index, accelerator.num_processes)
         generator.manual_seed((config.seed << 32) + state.step)
         with accelerator.autocast():
-            total, shown = run(batch, generator)
+            total, shown = objective(batch, generator)
         accelerator.backward(total)
         norm = accelerator.clip_grad_norm_(network.parameters(), config.clip_norm)
         optimizer.step()

@@ -5,8 +5,6 @@ B clips of T frames; S the query window's side, F the frame's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -15,21 +13,7 @@ from egohieraloc.models import dcf
 from egohieraloc.models.layers import area_pool
 from egohieraloc.models.network import EgoHieraLocNet, QueryFeatures, box_coverage
 from egohieraloc.training import losses
-
-
-@dataclass(frozen=True)
-class ClipBatch:
-    """Training clips, made by the composer or read from a data set."""
-
-    query: Tensor  # (B, 3, S, S) in [0, 1], the query window
-    query_mask: Tensor  # (B, 1, S, S) its true foreground
-    query_box: Tensor  # (B, 4) xyxy in pixels of the window, as a user would draw it
-    frames: Tensor  # (B, T, 3, F, F) in [0, 1]
-    masks: Tensor  # (B, T, F/4, F/4) visible target, area-averaged
-    boxes: Tensor  # (B, T, 4) xyxy in pixels of the visible target
-    presence: Tensor  # (B, T) 0 or 1
-    source: Tensor  # (B,) number of the physical thing
-    trust: Tensor  # (B,) 1 for real masks, 0.3 for pseudo-masks
+from egohieraloc.training.batches import ClipBatch
 
 
 def clip_terms(

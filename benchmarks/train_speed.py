@@ -1,0 +1,101 @@
+"""Frames a second of the composer alone, of the network alone (forward, backward, step) and of both together.
+
+    python benchmarks/train_speed.py --data DIR [--preset mini] [--batch 64] [--compile]
+
+On a GPU timings are medians over steps, with the device synchronised; `--profile` prints the costliest kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from egohieraloc.training.composer import Composer
+from egohieraloc.training.loop import ClipObjective, build_optimizer
+from egohieraloc.training.losses import LossWeights
+from egohieraloc.training.packs import read_packs
+from egohieraloc.training.recipe import Recipe, build_network, with_trust
+from egohieraloc.config import override, preset
+
+
+def seconds(run: Callable[[int], object], *, steps: int, warmup: int) -> float:
+    times = []
+    for step in range(warmup + steps):
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        run(step)
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[warmup:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--preset", default="mini")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--set", nargs="*", default=[])
+    arguments = parser.parse_args()
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    start = time.perf_counter()
+    packs = read_packs(arguments.data, limit=arguments.limit, workers=16)
+    print(f"packs read in {time.perf_counter() - start:.1f} s", flush=True)
+    recipe = override(Recipe(network=preset(arguments.preset), start="random"), arguments.set)
+    composer = Composer(packs, recipe.composer, device, 0)
+    network = build_network(recipe).to(device, memory_format=torch.channels_last).train()
+    optimizer = build_optimizer(network, recipe.optim)
+    objective = ClipObjective(network, LossWeights())
+    generator = torch.Generator(device)
+    if arguments.compile:
+        for part in (network.backbone, network.neck, network.ram, network.query_mask):
+            part.compile()
+
+    def learn(batch) -> None:
+        generator.manual_seed(0)
+        with torch.autocast(device.type, torch.bfloat16):
+            total, _ = objective(batch, generator)
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    size = arguments.batch
+    fixed = with_trust(composer.batch(0, size))
+    frames = size * fixed.frames.shape[1]
+    runs = {
+        "composer": lambda step: composer.batch(step, size),
+        "network": lambda step: learn(fixed),
+        "both": lambda step: learn(with_trust(composer.batch(step, size))),
+    }
+    for name, run in runs.items():
+        cost = seconds(run, steps=arguments.steps, warmup=5)
+        print(f"{name:9s} {1000 * cost:8.1f} ms a step  {frames / cost:8.0f} frames/s", flush=True)
+    if torch.cuda.is_available():
+        print(f"peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
+    if arguments.profile:
+        with torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]
+        ) as profile:
+            runs["both"](0)
+            torch.cuda.synchronize()
+        print(
+            profile.key_averages().table(
+                sort_by="self_cuda_time_total", row_limit=40, max_name_column_width=70
+            )
+        )
+
+
+if __name__ == "__main__":
+    main()

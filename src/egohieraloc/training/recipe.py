@@ -1,0 +1,92 @@
+"""A recipe: everything that decides a training run, from one TOML file."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from egohieraloc.config import NetworkConfig, override, preset, to_dict, update
+from egohieraloc.errors import ConfigError
+from egohieraloc.files import write_json
+from egohieraloc.models.backbone import load_imagenet
+from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.models.weights import save_weights
+from egohieraloc.training.batches import ClipBatch
+from egohieraloc.training.checkpoint import TrainState
+from egohieraloc.training.composer_config import ComposerConfig
+from egohieraloc.training.loop import OptimConfig, train
+from egohieraloc.training.losses import LossWeights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What is trained, from where, on what and how."""
+
+    preset: str = "mini"
+    start: str = "imagenet"  # the backbone's starting weights: "imagenet", "random", or a file or folder
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    composer: ComposerConfig = field(default_factory=ComposerConfig)
+    losses: LossWeights = field(default_factory=LossWeights)
+
+
+def read_recipe(path: str | Path, words: Iterable[str] = ()) -> Recipe:
+    """Read a TOML recipe; `words` like `optim.steps=100` override it. The preset is the network's default."""
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"Cannot read the recipe {path}: {error}") from error
+    network = preset(values.get("preset", "mini"))
+    return override(update(Recipe(network=network), values), words)
+
+
+def build_network(recipe: Recipe) -> EgoHieraLocNet:
+    """The network with its starting weights."""
+    torch.manual_seed(recipe.optim.seed)
+    network = EgoHieraLocNet(recipe.network)
+    if recipe.start != "random":
+        load_imagenet(network.backbone, None if recipe.start == "imagenet" else recipe.start)
+    return network
+
+
+def with_trust(b):
+    return ClipBatch(
+        b.query,
+        b.query_mask,
+        b.query_box,
+        b.frames,
+        b.masks,
+        b.boxes,
+        b.presence,
+        b.source,
+        torch.ones_like(b.presence[:, 0]),
+    )
+
+
+def run_recipe(
+    recipe: Recipe, data: Path, folder: Path, *, resume: bool = False, minutes: float = math.inf
+) -> TrainState:
+    """Train on composed clips. `folder` gets the recipe, logs, checkpoints and in the end the weights."""
+    from egohieraloc.training.composer import Composer
+    from egohieraloc.training.packs import read_packs
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    network = build_network(recipe)
+    composer = Composer(read_packs(data), recipe.composer, device, recipe.optim.seed)
+    write_json(folder / "recipe.json", to_dict(recipe))
+    state = train(
+        network,
+        lambda step: with_trust(composer.batch(step, recipe.optim.batch)),
+        recipe.optim,
+        folder,
+        weights=recipe.losses,
+        resume=resume,
+        until_s=60 * minutes,
+    )
+    save_weights(folder / "weights.safetensors", state.averaged)
+    return state
