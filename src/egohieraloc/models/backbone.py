@@ -9,6 +9,7 @@ Letters: B pictures, C channels, H and W pixels of the input.
 from __future__ import annotations
 
 import difflib
+import math
 from pathlib import Path
 
 import torch
@@ -24,7 +25,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Backbone(nn.Module):
-    """RGB in [0, 1], (B, 3, H, W), H and W multiples of 32 -> maps (B, C_i, H / s_i, W / s_i), finest first."""
+    """RGB in [0, 1], (B, 3, H, W), sides multiples of 32 -> maps (B, C_i, H / s_i, W / s_i), finest first."""
 
     mean: Tensor
     std: Tensor
@@ -128,7 +129,10 @@ def read_checkpoint(path: str | Path) -> State:
 
 
 def initialise_convolutions(module: nn.Module) -> None:
-    """He initialisation by fan-out for every convolution, as the CNN families were trained with."""
+    """He's initialisation by fan-out for every convolution; a depthwise one has the fan of one channel."""
     for part in module.modules():
         if isinstance(part, nn.Conv2d):
-            nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
+            fan_out = part.weight[:, 0].numel() / part.groups
+            nn.init.normal_(part.weight, std=math.sqrt(2 / fan_out))
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
