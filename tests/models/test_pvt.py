@@ -290,6 +290,12 @@ def test_missing_hub_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         load_imagenet(build_backbone(V2), "somebody/pvt_v2_test")
 
 
+@pytest.mark.parametrize("size", [0, 100])
+def test_bad_image_size(size: int) -> None:
+    with pytest.raises(ConfigError, match=f"multiple of 32, got {size}"):
+        build_backbone(replace(V1, image_size=size))
+
+
 def test_bad_number_of_stages() -> None:
     with pytest.raises(ConfigError, match="3 or 4 stages, got stages=5"):
         build_backbone(replace(V2, stages=5))

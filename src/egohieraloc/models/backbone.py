@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -126,6 +127,15 @@ def read_checkpoint(path: str | Path) -> State:
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise WeightsError(f"'{path}' does not hold a plain dict of tensors. Give the file of a state dict.")
     return state
+
+
+def pyramid(stages: Iterable[nn.Module], x: Tensor) -> tuple[Tensor, ...]:
+    """What each stage makes of the map of the one before."""
+    maps = []
+    for stage in stages:
+        x = stage(x)
+        maps.append(x)
+    return tuple(maps)
 
 
 def initialise_convolutions(module: nn.Module) -> None:

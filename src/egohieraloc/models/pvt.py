@@ -1,9 +1,9 @@
 """Pyramid Vision Transformer, v1 (the paper's backbone is its large size) and v2.
 
 Four stages of: patches by a strided convolution, transformer layers, a map out. Keys and values are taken at
-a resolution lowered by R (the paper's DCM, varphi_i), so attention costs N * N / R^2. v1 adds learned position
-embeddings and a class token in its last stage; v2 overlaps its patches and finds positions with a depthwise
-convolution inside the feed-forward part.
+a resolution lowered by R (the paper's DCM, varphi_i), so attention costs N * N / R^2. v1 adds learned
+position embeddings and a class token in its last stage; v2 overlaps its patches and finds positions with a
+depthwise convolution inside the feed-forward part.
 
 Letters: B pictures, N tokens (h * w), C channels, h and w the grid of a stage, R its reduction.
 """
@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from egohieraloc.config import BackboneConfig
-from egohieraloc.errors import MissingExtraError, WeightsError
+from egohieraloc.errors import ConfigError, MissingExtraError, WeightsError
 from egohieraloc.models.backbone import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -29,6 +29,7 @@ from egohieraloc.models.backbone import (
     Backbone,
     State,
     initialise_convolutions,
+    pyramid,
     read_checkpoint,
 )
 
@@ -192,6 +193,8 @@ class Pvt(Backbone):
     """PVT v1 or v2 without its classifier."""
 
     def __init__(self, config: BackboneConfig) -> None:
+        if config.image_size < 32 or config.image_size % 32:
+            raise ConfigError(f"image_size must be a positive multiple of 32, got {config.image_size}.")
         shape = SHAPES[config.name]
         super().__init__(config, shape.channels, mean=IMAGENET_MEAN, std=IMAGENET_STD)
         self.stages = nn.ModuleList(Stage(shape, config, index) for index in range(config.stages))
@@ -205,11 +208,7 @@ class Pvt(Backbone):
                 nn.init.zeros_(part.bias)
 
     def features(self, x: Tensor) -> tuple[Tensor, ...]:
-        maps = []
-        for stage in self.stages:
-            x = stage(x)
-            maps.append(x)
-        return tuple(maps)
+        return pyramid(self.stages, x)
 
     def read_imagenet(self, source: str | Path | None) -> State:
         """source: a file or folder as transformers saves it, or a name on the hub; None is the usual name."""
