@@ -30,6 +30,7 @@ class BackboneConfig:
     feed_forward: bool = True  # PVT: the FFN of each layer
     position: bool = True  # PVT: position embeddings (v1) or position-giving convolutions (v2)
     stages: int = 4  # 3 leaves the last stage out
+    image_size: int = 448  # PVT v1: side of the pictures its position embeddings are laid out for
 
 
 @dataclass(frozen=True, kw_only=True)

