@@ -19,17 +19,17 @@ class Dice:
         self._device = device
 
     def uniform(self, span: tuple[float, float], *shape: int) -> Tensor:
-        unit = torch.rand(shape, generator=self._generator, device=self._device)
-        return span[0] + (span[1] - span[0]) * unit
+        return torch.empty(shape, device=self._device).uniform_(*span, generator=self._generator)
 
     def log_uniform(self, span: tuple[float, float], *shape: int) -> Tensor:
         return self.uniform((math.log(span[0]), math.log(span[1])), *shape).exp()
 
     def normal(self, deviation: float, *shape: int) -> Tensor:
-        return torch.randn(shape, generator=self._generator, device=self._device) * deviation
+        return torch.empty(shape, device=self._device).normal_(0, deviation, generator=self._generator)
 
     def chance(self, share: float, *shape: int) -> Tensor:
-        return torch.rand(shape, generator=self._generator, device=self._device) < share
+        flags = torch.empty(shape, device=self._device, dtype=torch.bool)
+        return flags.bernoulli_(share, generator=self._generator)
 
     def below(self, count: int, *shape: int) -> Tensor:
         return torch.randint(count, shape, generator=self._generator, device=self._device)

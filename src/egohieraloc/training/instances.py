@@ -16,7 +16,10 @@ from egohieraloc.training.packs import MASK_PX, PHOTO_PX, SPRITE_PX, Packs
 from egohieraloc.training.render import mip_atlas
 
 PAD = 1.25  # textures are so much wider than the cut-out, room for its shadow
-USABLE_PX = (16.0, 200.0)  # longer side of a mask in its photo
+USABLE_LONGER_PX = (16.0, 200.0)  # of a mask in its photo
+USABLE_SHORTER_PX = 9.0
+USABLE_RATIO = 5.0  # longer over shorter side
+USABLE_FILL = 0.25  # mask area over box area
 DESCRIPTOR_PX = 24
 COLOUR_BINS = 4
 ASPECT_WEIGHT = 0.5
@@ -42,8 +45,7 @@ class Instances:
     """The packs on a device, each instance's look-alikes, and textures of chosen ones."""
 
     def __init__(self, packs: Packs, device: torch.device, neighbours: int, twin_similarity: float) -> None:
-        longer = (packs.mask_box[:, 2:] - packs.mask_box[:, :2]).amax(-1)
-        usable = ((longer >= USABLE_PX[0]) & (longer <= USABLE_PX[1])).nonzero()[:, 0]
+        usable = _usable(packs)
         self.photos = packs.photos.to(device)
         self.mask_crops = packs.mask_crops[usable].to(device)
         self.mask_photo = packs.mask_photo[usable].to(device)
@@ -55,7 +57,7 @@ class Instances:
         direction = packs.sprite_direction.to(device)
         self.view_order = torch.einsum("ovc,owc->ovw", direction, direction).argsort(-1, descending=True)
         self._sprite_extent, self._sprite_area = self._measure_sprites()
-        self._mask_area = torch.cat([c.float().mean((1, 2)) / 255 for c in self.mask_crops.split(8192)])
+        self._mask_area = _filled(self.mask_crops)
         photo_group = self.num_sprites + self.mask_photo
         group = torch.cat((packs.sprite_id.to(device), photo_group))
         self.source = torch.cat(
@@ -117,7 +119,9 @@ class Instances:
         xy = corner[:, :, None] + (step[:, None] * ramp)[:, None, :]  # (N, 2, P)
         pixel = xy.floor().long().clamp(0, PHOTO_PX - 1)
         photo = self.mask_photo[mask][:, None, None]
-        colour = self.photos[photo, pixel[:, 1, :, None], pixel[:, 0, None, :]].permute(0, 3, 1, 2).float() / 255
+        colour = (
+            self.photos[photo, pixel[:, 1, :, None], pixel[:, 0, None, :]].permute(0, 3, 1, 2).float() / 255
+        )
         local = (xy - box[:, :2, None]) / sides[:, :, None] * 2 - 1
         shape = (len(mask), size, size)
         grid = torch.stack((local[:, 0, None, :].expand(shape), local[:, 1, :, None].expand(shape)), -1)
@@ -183,6 +187,23 @@ class Instances:
         features = torch.cat(chunks)
         bins = COLOUR_BINS**3
         return torch.cat((nnf.normalize(features[:, :bins], dim=1), features[:, bins:]), 1)
+
+
+def _usable(packs: Packs) -> Tensor:
+    """Indices of the masks worth asking for: neither specks nor slivers nor whole walls."""
+    sides = packs.mask_box[:, 2:] - packs.mask_box[:, :2]
+    longer, shorter = sides.amax(-1), sides.amin(-1)
+    fits = (longer >= USABLE_LONGER_PX[0]) & (longer <= USABLE_LONGER_PX[1])
+    compact = (shorter >= USABLE_SHORTER_PX) & (longer <= USABLE_RATIO * shorter)
+    usable = (fits & compact & (_filled(packs.mask_crops) >= USABLE_FILL)).nonzero()[:, 0]
+    if len(usable) == 0:
+        raise DataError("No mask of the packs is of a usable size and shape.")
+    return usable
+
+
+def _filled(crops: Tensor) -> Tensor:
+    """Share of each box (M,) that its mask covers."""
+    return torch.cat([chunk.float().mean((1, 2)) / 255 for chunk in crops.split(8192)])
 
 
 def _descriptor(colour: Tensor, solid: Tensor, sides: Tensor, fill: Tensor) -> Tensor:

@@ -124,7 +124,8 @@ def _read_photos(
         wanted = (
             (name, data)
             for name, data in _members(archive)
-            if is_validation_photo(name) == (split != "train") and (name.startswith("groc_") or not publishable)
+            if is_validation_photo(name) == (split != "train")
+            and (name.startswith("groc_") or not publishable)
         )
         decoded = list(_mapped(pool, lambda item: (item[0], _decode_photo(item[1])), islice(wanted, share)))
         start = {name: len(names) + k for k, (name, _) in enumerate(decoded)}
@@ -201,7 +202,9 @@ def _near_duplicates(folder: Path) -> list[tuple[str, str]]:
     lines = _files(folder, "near_duplicates.tsv")[0].read_text(encoding="utf-8").splitlines()
     rows = [line.split("\t") for line in lines[1:] if line]
     if any(len(row) < 4 for row in rows):
-        raise DataError(f"{folder}/near_duplicates.tsv needs tab-separated rows with two names in columns 3, 4.")
+        raise DataError(
+            f"{folder}/near_duplicates.tsv needs tab-separated rows with two names in columns 3, 4."
+        )
     return [(row[2], row[3]) for row in rows]
 
 

@@ -82,7 +82,9 @@ class QueryComposer:
         """Texture from view (B, 3, 3); the longer side is about 1.25 long in the view."""
         config, size = self._config, len(patches.atlas)
         ratio = dice.normal(config.aspect_log / 2, size)
-        stretch = torch.stack((ratio.exp(), (-ratio).exp()), -1) * (2 / QUERY_CONTEXT / patches.longer)[:, None]
+        stretch = (
+            torch.stack((ratio.exp(), (-ratio).exp()), -1) * (2 / QUERY_CONTEXT / patches.longer)[:, None]
+        )
         return inverse(
             rotation(dice.normal(math.radians(config.query_rotation_deg) / 2, size))
             @ sheared(dice.normal(config.shear / 2, size))
@@ -90,10 +92,14 @@ class QueryComposer:
             @ projective(dice.normal(config.perspective / 2, size, 2))
         )
 
-    def _draw_box(self, dice: Dice, patches: Patches, texture_from_view: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _draw_box(
+        self, dice: Dice, patches: Patches, texture_from_view: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Centre (B, 2), longer side (B,) and half sides (B, 2), view units, of the box a user draws."""
         config, size = self._config, len(patches.atlas)
-        points = window_points(torch.zeros(1, 2, device=patches.atlas.device), ROUGH_PX, ROUGH_PX) * ROUGH_REACH
+        points = (
+            window_points(torch.zeros(1, 2, device=patches.atlas.device), ROUGH_PX, ROUGH_PX) * ROUGH_REACH
+        )
         points = warp(texture_from_view, points.expand(size, -1, -1, -1))
         level = mip_level(patches.texels / (ROUGH_PX / ROUGH_REACH / QUERY_CONTEXT))
         tight = tight_box(sample_atlas(patches.atlas, points, level)[:, 3] > 0.4)
@@ -149,7 +155,7 @@ class QueryComposer:
         gain = dice.normal(config.exposure_log, size, 1) + dice.normal(config.tint_log, size, 3)
         image = degrade.grade(
             image,
-            gain.exp(),
+            gain.clamp(max=config.brightest_log).exp(),
             dice.normal(config.gamma_log, size).exp(),
             dice.normal(config.contrast_log, size).exp(),
             dice.uniform(config.saturation, size),

@@ -14,39 +14,47 @@ from torch import Tensor
 LEVELS = 4
 
 
-def matrix(rows: list[list[Tensor | float]], like: Tensor) -> Tensor:
-    """Stack numbers and tensors of the shape of `like` into matrices (..., 3, 3)."""
-    flat = [v if isinstance(v, Tensor) else torch.full_like(like, v) for row in rows for v in row]
-    return torch.stack(flat, -1).unflatten(-1, (3, 3))
-
-
 def translation(offset: Tensor) -> Tensor:
     """(..., 2) -> (..., 3, 3)."""
-    x, y = offset.unbind(-1)
-    return matrix([[1.0, 0.0, x], [0.0, 1.0, y], [0.0, 0.0, 1.0]], x)
+    matrices = _identities(offset[..., 0])
+    matrices[..., :2, 2] = offset
+    return matrices
 
 
 def rotation(angle: Tensor) -> Tensor:
     """Radians (...,) -> (..., 3, 3)."""
-    c, s = angle.cos(), angle.sin()
-    return matrix([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]], c)
+    matrices = _identities(angle)
+    cosine, sine = angle.cos(), angle.sin()
+    matrices[..., 0, 0] = cosine
+    matrices[..., 1, 1] = cosine
+    matrices[..., 1, 0] = sine
+    matrices[..., 0, 1] = -sine
+    return matrices
 
 
 def scaling(scale: Tensor) -> Tensor:
     """(..., 2) -> (..., 3, 3)."""
-    x, y = scale.unbind(-1)
-    return matrix([[x, 0.0, 0.0], [0.0, y, 0.0], [0.0, 0.0, 1.0]], x)
+    matrices = _identities(scale[..., 0])
+    matrices.diagonal(dim1=-2, dim2=-1)[..., :2] = scale
+    return matrices
 
 
 def sheared(shear: Tensor) -> Tensor:
     """(...,) -> (..., 3, 3)."""
-    return matrix([[1.0, shear, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], shear)
+    matrices = _identities(shear)
+    matrices[..., 0, 1] = shear
+    return matrices
 
 
 def projective(tilt: Tensor) -> Tensor:
     """Projective terms (..., 2) -> (..., 3, 3)."""
-    x, y = tilt.unbind(-1)
-    return matrix([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [x, y, 1.0]], x)
+    matrices = _identities(tilt[..., 0])
+    matrices[..., 2, :2] = tilt
+    return matrices
+
+
+def _identities(like: Tensor) -> Tensor:
+    return torch.eye(3, device=like.device).repeat(*like.shape, 1, 1)
 
 
 def inverse(matrices: Tensor) -> Tensor:

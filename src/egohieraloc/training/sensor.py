@@ -22,7 +22,9 @@ def record(
     image = image * (lens * _falloff(dice, config, image, cameras))
     image = _coarsened(dice, config, image)
     grain = dice.uniform(config.noise, len(image))[:, None, None, None].to(image.dtype)
-    image = (image + dice.normal(1.0, *image.shape).to(image.dtype) * grain * (0.15 + 0.85 * lens)).clamp(0, 1)
+    image = (image + dice.normal(1.0, *image.shape).to(image.dtype) * grain * (0.15 + 0.85 * lens)).clamp(
+        0, 1
+    )
     chosen = dice.some(config.compression_share, len(image))
     if len(chosen):
         strength = dice.log_uniform(config.compression, len(chosen))
@@ -52,7 +54,7 @@ def _graded(dice: Dice, config: ComposerConfig, image: Tensor, clips: int) -> Te
     gain = dice.normal(config.exposure_log, clips, 1) + dice.normal(config.tint_log, clips, 3)
     dark = torch.where(dice.chance(config.dark_share, clips), dice.uniform(config.dark, clips), 1.0)
     flicker = dice.normal(config.flicker_log, clips * frames, 1)
-    gain = (gain + dark.log()[:, None]).repeat_interleave(frames, 0) + flicker
+    gain = (gain.clamp(max=config.brightest_log) + dark.log()[:, None]).repeat_interleave(frames, 0) + flicker
     look = (
         dice.normal(config.gamma_log, clips).exp(),
         dice.normal(config.contrast_log, clips).exp(),
@@ -74,7 +76,9 @@ def _coarsened(dice: Dice, config: ComposerConfig, image: Tensor) -> Tensor:
     """A few frames at each lower resolution."""
     share = config.low_resolution_share
     chosen = dice.some(share * len(config.low_resolution_px), len(image))
-    for some, side in zip(chosen.chunk(len(config.low_resolution_px)), config.low_resolution_px, strict=False):
+    for some, side in zip(
+        chosen.chunk(len(config.low_resolution_px)), config.low_resolution_px, strict=False
+    ):
         if len(some) and side < config.frame_px:
             small = degrade.coarse(image[some], side)
             image = image.index_copy(0, some, degrade.enlarged(small, config.frame_px))

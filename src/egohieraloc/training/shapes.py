@@ -51,7 +51,9 @@ def draw_hands(dice: Dice, reach: Tensor, frames: int, side: int) -> Tensor:
     skin, sleeve = (c.repeat_interleave(frames, 0)[:, :, None, None] for c in (skin, sleeve))
     covered = (along_arm < sleeve_end.repeat_interleave(frames)[:, None, None]) & (depth > 0)
     colour = torch.where(covered[:, None], sleeve, skin) * shade[:, None]
-    mottle = nnf.interpolate(dice.normal(0.04, count * frames, 1, 12, 12), size=alpha.shape[-2:], mode="bilinear")
+    mottle = nnf.interpolate(
+        dice.normal(0.04, count * frames, 1, 12, 12), size=alpha.shape[-2:], mode="bilinear"
+    )
     drawn = torch.cat(((colour + mottle).clamp(0, 1) * alpha[:, None], alpha[:, None]), 1)
     return nnf.interpolate(drawn, scale_factor=2, mode="bilinear", align_corners=False)
 
@@ -83,7 +85,7 @@ def draw_blocks(dice: Dice, center: Tensor, size: Tensor, frames: int, side: int
 def _arm(dice: Dice, reach: Tensor) -> tuple[Tensor, Tensor]:
     """Segments (N, 2 + fingers, 2 ends, 2) and radii (N, 2 + fingers, 2 ends) of forearm, palm, fingers."""
     count = len(reach)
-    scale = dice.log_uniform((0.6, 1.5), count)
+    scale = dice.log_uniform((0.7, 2.0), count)
     # Arms of the wearer come from below, other people's from the sides, few from above.
     heading = dice.normal(0.7, count) + math.pi / 2
     heading = torch.where(dice.chance(0.2, count), dice.uniform((0.0, 2 * math.pi), count), heading)
@@ -95,7 +97,10 @@ def _arm(dice: Dice, reach: Tensor) -> tuple[Tensor, Tensor]:
     turn = dice.normal(0.25, count)
     spread = dice.uniform((0.08, 0.3), count)
     ends, starts, widths = [], [], []
-    across = torch.stack((-toward[:, 1], toward[:, 0]), -1) * torch.where(dice.chance(0.5, count), 1.0, -1.0)[:, None]
+    across = (
+        torch.stack((-toward[:, 1], toward[:, 0]), -1)
+        * torch.where(dice.chance(0.5, count), 1.0, -1.0)[:, None]
+    )
     for finger in range(FINGERS):
         place = (finger - 2) / 2 if finger else -1.2  # the first is the thumb
         angle = (turn + spread * (finger - 2.5) if finger else turn - 0.9)[:, None]
