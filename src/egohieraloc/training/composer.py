@@ -32,7 +32,7 @@ from egohieraloc.training.layers import (
 )
 from egohieraloc.training.packs import Packs
 from egohieraloc.training.query_view import QueryComposer
-from egohieraloc.training.render import tight_box, undistort, warp, window_points
+from egohieraloc.training.render import dense, tight_box, undistort, warp, window_points
 from egohieraloc.training.sensor import record
 from egohieraloc.training.shapes import draw_blocks, draw_hands
 from egohieraloc.training.staging import (
@@ -109,7 +109,7 @@ class Composer:
         points = window_points(torch.zeros(1, 2, device=self._device), side, side)
         points = undistort(points, cameras.lens).repeat_interleave(frames, 0)
         points = warp((mosaic_from_scene[:, None] @ cameras.scene_from_view).flatten(0, 1), points)
-        grid = points.reshape(batch, frames * side, side, 2)
+        grid = dense(points, side).reshape(batch, frames * side, side, 2)
         image = mosaic.float().div_(255)
         colour = nnf.grid_sample(image, grid, padding_mode="reflection", align_corners=False)
         canvas = torch.zeros(batch, frames, 5, side, side, device=self._device, dtype=self._dtype)
@@ -178,9 +178,11 @@ class Composer:
             path = center[chosen, None] + (target.path - target.path[:, :, :1])[chosen, 0]
             drawn = draw_blocks(dice, path, size[chosen], frames, side)
             canvas = overlay(canvas, _rows(chosen, frames), drawn, whole, config.max_covered)
-        chosen = dice.some(config.hand_share, batch)
-        if len(chosen):
+        for share in (config.hand_share, config.second_hand_share):
+            chosen = dice.some(share, batch)
             count = len(chosen)
+            if count == 0:
+                continue
             held = center[chosen] + dice.normal(0.3, count, 2) * size[chosen, None]
             on_target = dice.chance(config.hand_on_target_share, count)[:, None]
             reach = torch.where(on_target, held, dice.uniform((-0.9, 0.9), count, 2))

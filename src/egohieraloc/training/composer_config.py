@@ -60,6 +60,7 @@ class ComposerConfig:
     occluder_share: float = 0.25  # another cut-out
     shape_share: float = 0.15  # a rectangle or an ellipse
     hand_share: float = 0.4  # a hand with its arm
+    second_hand_share: float = 0.15
     hand_on_target_share: float = 0.5
     max_covered: float = 0.6  # what would cover more of the target is left out
     min_visible_px: float = 40.0  # visible area below which the target counts as absent
@@ -84,10 +85,10 @@ class ComposerConfig:
     brightest_log: float = 0.25  # more light than this does not happen: it would wash out
     dark_share: float = 0.15
     dark: Range = (0.35, 0.7)
-    tint_log: float = 0.06
+    tint_log: float = 0.04
     gamma_log: float = 0.18
     contrast_log: float = 0.1
-    saturation: Range = (0.6, 1.25)
+    saturation: Range = (0.75, 1.2)
     flicker_log: float = 0.05  # exposure from frame to frame
     vignette: Range = (0.0, 0.35)
     motion_blur_share: float = 0.45

@@ -19,7 +19,8 @@ PAD = 1.25  # textures are so much wider than the cut-out, room for its shadow
 USABLE_LONGER_PX = (16.0, 200.0)  # of a mask in its photo
 USABLE_SHORTER_PX = 9.0
 USABLE_RATIO = 5.0  # longer over shorter side
-USABLE_FILL = 0.25  # mask area over box area
+USABLE_FILL = 0.3  # mask area over box area
+USABLE_MARGIN_PX = 2.0  # a mask nearer to the border of its photo is cut off there
 DESCRIPTOR_PX = 24
 COLOUR_BINS = 4
 ASPECT_WEIGHT = 0.5
@@ -51,6 +52,7 @@ class Instances:
         self.mask_photo = packs.mask_photo[usable].to(device)
         self.mask_box = packs.mask_box[usable].to(device)
         self.sprites = packs.sprites.to(device)
+        self._small_sprites = torch.cat([_halved(chunk) for chunk in self.sprites.split(16)])
         self.num_sprites, self.num_views = self.sprites.shape[:2]
         self.count = self.num_sprites + len(self.mask_photo)
         # Sides of a sprite from the nearest to the farthest, itself first: (O, V, V).
@@ -100,12 +102,9 @@ class Instances:
 
     def _sprite_textures(self, instance: Tensor, view: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
         index = instance.clamp(max=self.num_sprites - 1)
-        rgba = self.sprites[index, view].permute(0, 3, 1, 2).float() / 255
+        pixels = self.sprites if size == SPRITE_PX else self._small_sprites
+        rgba = pixels[index, view].permute(0, 3, 1, 2).float() / 255
         scale = size / SPRITE_PX
-        if size < SPRITE_PX:
-            weighted = torch.cat((rgba[:, :3] * rgba[:, 3:], rgba[:, 3:]), 1)
-            weighted = nnf.avg_pool2d(weighted, SPRITE_PX // size)
-            rgba = torch.cat((weighted[:, :3] / weighted[:, 3:].clamp(min=1e-3), weighted[:, 3:]), 1)
         return rgba, self._sprite_extent[index, view] * scale, self._sprite_area[index, view] * scale**2
 
     def _photo_textures(self, instance: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -189,13 +188,26 @@ class Instances:
         return torch.cat((nnf.normalize(features[:, :bins], dim=1), features[:, bins:]), 1)
 
 
+def _halved(sprites: Tensor) -> Tensor:
+    """Sprites (n, V, H, H, 4) at half their size; a pixel's colour weighs as much as its alpha."""
+    rgba = sprites.flatten(0, 1).permute(0, 3, 1, 2).float()
+    alpha = rgba[:, 3:]
+    colour = nnf.avg_pool2d(rgba[:, :3] * alpha, 2)
+    alpha = nnf.avg_pool2d(alpha, 2)
+    small = torch.cat((colour / alpha.clamp(min=1), alpha), 1).round().to(torch.uint8)
+    return small.permute(0, 2, 3, 1).unflatten(0, sprites.shape[:2])
+
+
 def _usable(packs: Packs) -> Tensor:
     """Indices of the masks worth asking for: neither specks nor slivers nor whole walls."""
     sides = packs.mask_box[:, 2:] - packs.mask_box[:, :2]
     longer, shorter = sides.amax(-1), sides.amin(-1)
     fits = (longer >= USABLE_LONGER_PX[0]) & (longer <= USABLE_LONGER_PX[1])
     compact = (shorter >= USABLE_SHORTER_PX) & (longer <= USABLE_RATIO * shorter)
-    usable = (fits & compact & (_filled(packs.mask_crops) >= USABLE_FILL)).nonzero()[:, 0]
+    whole = (packs.mask_box[:, :2].amin(-1) >= USABLE_MARGIN_PX) & (
+        packs.mask_box[:, 2:].amax(-1) <= PHOTO_PX - USABLE_MARGIN_PX
+    )
+    usable = (fits & compact & whole & (_filled(packs.mask_crops) >= USABLE_FILL)).nonzero()[:, 0]
     if len(usable) == 0:
         raise DataError("No mask of the packs is of a usable size and shape.")
     return usable

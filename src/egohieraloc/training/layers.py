@@ -69,7 +69,7 @@ def fitting_size(size: Tensor, patches: Patches, cameras: Cameras, window: int) 
 
 def draw_texture_from_scene(dice: Dice, config: ComposerConfig, props: Props, cameras: Cameras) -> Tensor:
     """Maps (B, L, T, 3, 3). An object keeps its attitude over the clip."""
-    batch, layers, frames = props.path.shape[:3]
+    batch, layers = props.path.shape[:2]
     count = batch * layers
     bend = 1 + cameras.lens[:, None] * props.center.square().sum(-1)
     length = props.size * bend * (2 / config.frame_px)  # so long it must be in the scene to be seen that size
@@ -100,8 +100,7 @@ def render(
     level = mip_level(
         props.patches.texels / props.size.flatten().repeat_interleave(textures // (batch * layers))
     )
-    points = points.reshape(textures, per_texture * window, window, 2)
-    pixels = sample_atlas(props.patches.atlas, points, level)
+    pixels = sample_atlas(props.patches.atlas, points, level, window)
     pixels = pixels.unflatten(2, (per_texture, window)).transpose(1, 2)
     return Layer(pixels.reshape(batch, layers, frames, 5, window, window), origin)
 

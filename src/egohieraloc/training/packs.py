@@ -155,9 +155,9 @@ def _read_masks(path: Path) -> Iterator[tuple[str, NDArray[np.float32], NDArray[
         height, width = (int(v) for v in table["sizes"][index])
         bits = np.unpackbits(table["bits"][table["offset"][k] : table["offset"][k + 1]])
         mask = bits[: (y2 - y1) * (x2 - x1)].reshape(y2 - y1, x2 - x1) * np.uint8(255)
-        scale = np.array([width, height, width, height], np.float32) / PHOTO_PX
+        box = np.array([x1 / width, y1 / height, x2 / width, y2 / height], np.float32) * np.float32(PHOTO_PX)
         crop = cv2.resize(mask, (MASK_PX, MASK_PX), interpolation=_interpolation(mask.shape, MASK_PX))
-        yield str(table["ids"][index]), np.array([x1, y1, x2, y2], np.float32) / scale, crop
+        yield str(table["ids"][index]), box, crop
 
 
 def _read_sprites(
