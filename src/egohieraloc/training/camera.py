@@ -25,6 +25,10 @@ class Cameras:
     drift: Tensor  # (B, 2) travel from frame to frame in view coordinates
     swing: Tensor  # (B,) rotation from frame to frame, radians
 
+    def of(self, clips: Tensor) -> Cameras:
+        """The cameras of some clips."""
+        return Cameras(**{name: value[clips] for name, value in vars(self).items()})
+
     def content(self, canvas: int) -> tuple[Tensor, Tensor]:
         """Masks (B, 1, F, F): the picture without bars, sharp, and without the surround, soft."""
         ramp = (torch.arange(canvas, device=self.lens.device) + 0.5) * (2 / canvas) - 1

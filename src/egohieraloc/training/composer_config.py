@@ -20,7 +20,9 @@ class ComposerConfig:
     in_place_share: float = 0.55  # a photo object stays in its photo, which is warped as a whole
     absent_share: float = 0.35  # the target is nowhere in the clip
     look_alike_share: float = 0.6  # an absent target is replaced by a look-alike; otherwise just missing
-    near_view_share: float = 0.6  # a sprite is shown from one of the sides nearest to the query's
+    near_view_share: float = 0.7  # a sprite is shown from one of the sides nearest to the query's
+    near_views: int = 6  # ... so many, the query's own included
+    far_view_share: float = 0.6  # otherwise from this share of the sides, nearest first
     view_change_share: float = 0.3  # a sprite turns to a neighbouring side from one frame to the next
     leave_share: float = 0.15  # the camera looks away in some frames of the clip
     leave_frame_share: float = 0.4  # ... in each of them
@@ -38,11 +40,12 @@ class ComposerConfig:
     moving_share: float = 0.35  # the target moves in the scene
     motion: float = 0.15  # ... by so much of the half canvas, standard deviation
 
-    # background: nine cells of photos
+    # background: nine photos side by side
     photo_scale: Range = (0.75, 2.2)  # canvas pixels per photo pixel
     in_place_scale: Range = (0.75, 3.0)
-    photos_per_scene: tuple[float, ...] = (0.2, 0.15, 0.15, 0.15, 0.15, 0.2)  # 1, 2, 3, 4, 6, 9 photos
-    cell_aspect_log: float = 0.15
+    one_photo_share: float = 0.35  # the picture falls on about one photo only
+    one_photo_scale: Range = (1.6, 2.6)
+    photo_aspect_log: float = 0.15
 
     # distractors
     distractors: int = 6  # small ones, each there with `distractor_share`
@@ -57,10 +60,11 @@ class ComposerConfig:
     occluder_share: float = 0.25  # another cut-out
     shape_share: float = 0.15  # a rectangle or an ellipse
     hand_share: float = 0.4  # a hand with its arm
+    second_hand_share: float = 0.15
     hand_on_target_share: float = 0.5
     max_covered: float = 0.6  # what would cover more of the target is left out
     min_visible_px: float = 40.0  # visible area below which the target counts as absent
-    min_visible_share: float = 0.06  # ... and the same as a share of its whole area
+    min_visible_share: float = 0.1  # ... and the same as a share of its whole area
 
     # camera
     aspects: tuple[tuple[float, float], ...] = ((16 / 9, 0.3), (4 / 3, 0.3), (1.0, 0.3), (3 / 4, 0.1))
@@ -77,14 +81,14 @@ class ComposerConfig:
 
     # light and sensor of the frames
     layer_gain_log: float = 0.15  # light on each pasted thing
-    harmony: float = 0.35  # share of the gap between its brightness and the background's that is closed
-    exposure_log: float = 0.3
+    exposure_log: float = 0.18
+    brightest_log: float = 0.25  # more light than this does not happen: it would wash out
     dark_share: float = 0.15
-    dark: Range = (0.3, 0.7)
-    tint_log: float = 0.06
-    gamma_log: float = 0.2
-    contrast_log: float = 0.15
-    saturation: Range = (0.6, 1.25)
+    dark: Range = (0.35, 0.7)
+    tint_log: float = 0.04
+    gamma_log: float = 0.18
+    contrast_log: float = 0.1
+    saturation: Range = (0.75, 1.2)
     flicker_log: float = 0.05  # exposure from frame to frame
     vignette: Range = (0.0, 0.35)
     motion_blur_share: float = 0.45
@@ -109,3 +113,8 @@ class ComposerConfig:
     query_resolution_px: tuple[int, ...] = (40, 56, 80, 112, 160)  # canvas; the object is 1/1.6 of it
     query_resolution_share: float = 0.13  # each
     query_compression_share: float = 0.5
+
+    @property
+    def similar(self) -> int:
+        """How many of the distractors are look-alikes of the target."""
+        return round(self.distractors * self.similar_share)

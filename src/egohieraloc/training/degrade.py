@@ -13,6 +13,7 @@ from torch import Tensor
 
 BLUR_TAPS = 4  # two passes of so many shifted pictures make their square
 BLOCK = 8
+MID_GREY = 0.4
 
 # Quantisation steps of the JPEG standard (Annex K) at quality 50, as shares of white.
 _LUMA = (
@@ -61,10 +62,12 @@ class Codec:
 
 def grade(image: Tensor, gain: Tensor, gamma: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
     """Gain (N, 3), gamma, contrast about mid grey and saturation (N,)."""
-    image = image.clamp(min=1e-3) ** _per_sample(gamma, image) * gain.to(image.dtype)[:, :, None, None]
-    image = (image - 0.4) * _per_sample(contrast, image) + 0.4
-    grey = image.mean(1, keepdim=True)
-    return ((image - grey) * _per_sample(saturation, image) + grey).clamp(0, 1)
+    identity, mean = torch.eye(3, device=image.device), torch.full((3, 3), 1 / 3, device=image.device)
+    s = saturation[:, None, None]
+    mix = (s * identity + (1 - s) * mean) * contrast[:, None, None] * gain[:, None, :]
+    lift = (MID_GREY * (1 - contrast))[:, None, None].to(image.dtype)
+    curved = (image.clamp(min=1e-3) ** gamma.to(image.dtype)[:, None, None, None]).flatten(2)
+    return torch.baddbmm(lift, mix.to(image.dtype), curved).clamp_(0, 1).view_as(image)
 
 
 def defocus(image: Tensor, sigma: Tensor) -> Tensor:
@@ -86,7 +89,7 @@ def smear(image: Tensor, drift: Tensor, swing: Tensor) -> Tensor:
 
     View units and radians over the exposure, whose middle is where the truth was taken.
     """
-    count, _, height, width = image.shape
+    height, width = image.shape[-2:]
     y = (torch.arange(height, device=image.device) + 0.5) * (2 / height) - 1
     x = (torch.arange(width, device=image.device) + 0.5) * (2 / width) - 1
     base = torch.stack((x[None, :].expand(height, width), y[:, None].expand(height, width)), -1)
@@ -111,7 +114,3 @@ def coarse(image: Tensor, side: int) -> Tensor:
 
 def enlarged(image: Tensor, side: int) -> Tensor:
     return nnf.interpolate(image, size=(side, side), mode="bilinear", align_corners=False).clamp(0, 1)
-
-
-def _per_sample(value: Tensor, image: Tensor) -> Tensor:
-    return value.to(image.dtype)[:, None, None, None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 
 import torch
 from torch import Tensor
@@ -15,21 +14,23 @@ class Dice:
     def __init__(self, device: torch.device, seed: int, step: int) -> None:
         mixed = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) % (1 << 62)
         self._generator = torch.Generator(device).manual_seed(mixed)
-        self._host = random.Random(mixed)
         self._device = device
 
     def uniform(self, span: tuple[float, float], *shape: int) -> Tensor:
-        unit = torch.rand(shape, generator=self._generator, device=self._device)
-        return span[0] + (span[1] - span[0]) * unit
+        return torch.empty(shape, device=self._device).uniform_(*span, generator=self._generator)
 
     def log_uniform(self, span: tuple[float, float], *shape: int) -> Tensor:
         return self.uniform((math.log(span[0]), math.log(span[1])), *shape).exp()
 
     def normal(self, deviation: float, *shape: int) -> Tensor:
-        return torch.randn(shape, generator=self._generator, device=self._device) * deviation
+        return torch.empty(shape, device=self._device).normal_(0, deviation, generator=self._generator)
 
     def chance(self, share: float, *shape: int) -> Tensor:
-        return torch.rand(shape, generator=self._generator, device=self._device) < share
+        flags = torch.empty(shape, device=self._device, dtype=torch.bool)
+        return flags.bernoulli_(share, generator=self._generator)
+
+    def noise_like(self, image: Tensor) -> Tensor:
+        return torch.empty_like(image).normal_(generator=self._generator)
 
     def below(self, count: int, *shape: int) -> Tensor:
         return torch.randint(count, shape, generator=self._generator, device=self._device)
@@ -41,7 +42,7 @@ class Dice:
     def some(self, share: float, count: int) -> Tensor:
         """Which of `count` samples get a costly effect: about a share of them, chosen at random.
 
-        The number is drawn on the host, so that the work has a known size and nothing waits for the device.
+        Their number is fixed, so that shapes do not change and nothing waits for the device.
         """
-        number = min(count, math.floor(share * count + self._host.random()))
+        number = min(count, round(share * count))
         return torch.rand(count, generator=self._generator, device=self._device).argsort()[:number]

@@ -16,7 +16,11 @@ from egohieraloc.training.packs import MASK_PX, PHOTO_PX, SPRITE_PX, Packs
 from egohieraloc.training.render import mip_atlas
 
 PAD = 1.25  # textures are so much wider than the cut-out, room for its shadow
-USABLE_PX = (16.0, 200.0)  # longer side of a mask in its photo
+USABLE_LONGER_PX = (16.0, 200.0)  # of a mask in its photo
+USABLE_SHORTER_PX = 9.0
+USABLE_RATIO = 5.0  # longer over shorter side
+USABLE_FILL = 0.3  # mask area over box area
+USABLE_MARGIN_PX = 2.0  # a mask nearer to the border of its photo is cut off there
 DESCRIPTOR_PX = 24
 COLOUR_BINS = 4
 ASPECT_WEIGHT = 0.5
@@ -42,20 +46,20 @@ class Instances:
     """The packs on a device, each instance's look-alikes, and textures of chosen ones."""
 
     def __init__(self, packs: Packs, device: torch.device, neighbours: int, twin_similarity: float) -> None:
-        longer = (packs.mask_box[:, 2:] - packs.mask_box[:, :2]).amax(-1)
-        usable = ((longer >= USABLE_PX[0]) & (longer <= USABLE_PX[1])).nonzero()[:, 0]
+        usable = _usable(packs)
         self.photos = packs.photos.to(device)
         self.mask_crops = packs.mask_crops[usable].to(device)
         self.mask_photo = packs.mask_photo[usable].to(device)
         self.mask_box = packs.mask_box[usable].to(device)
         self.sprites = packs.sprites.to(device)
+        self._small_sprites = torch.cat([_halved(chunk) for chunk in self.sprites.split(16)])
         self.num_sprites, self.num_views = self.sprites.shape[:2]
         self.count = self.num_sprites + len(self.mask_photo)
         # Sides of a sprite from the nearest to the farthest, itself first: (O, V, V).
         direction = packs.sprite_direction.to(device)
         self.view_order = torch.einsum("ovc,owc->ovw", direction, direction).argsort(-1, descending=True)
         self._sprite_extent, self._sprite_area = self._measure_sprites()
-        self._mask_area = torch.cat([c.float().mean((1, 2)) / 255 for c in self.mask_crops.split(8192)])
+        self._mask_area = _filled(self.mask_crops)
         photo_group = self.num_sprites + self.mask_photo
         group = torch.cat((packs.sprite_id.to(device), photo_group))
         self.source = torch.cat(
@@ -98,12 +102,9 @@ class Instances:
 
     def _sprite_textures(self, instance: Tensor, view: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
         index = instance.clamp(max=self.num_sprites - 1)
-        rgba = self.sprites[index, view].permute(0, 3, 1, 2).float() / 255
+        pixels = self.sprites if size == SPRITE_PX else self._small_sprites
+        rgba = pixels[index, view].permute(0, 3, 1, 2).float() / 255
         scale = size / SPRITE_PX
-        if size < SPRITE_PX:
-            weighted = torch.cat((rgba[:, :3] * rgba[:, 3:], rgba[:, 3:]), 1)
-            weighted = nnf.avg_pool2d(weighted, SPRITE_PX // size)
-            rgba = torch.cat((weighted[:, :3] / weighted[:, 3:].clamp(min=1e-3), weighted[:, 3:]), 1)
         return rgba, self._sprite_extent[index, view] * scale, self._sprite_area[index, view] * scale**2
 
     def _photo_textures(self, instance: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -117,7 +118,9 @@ class Instances:
         xy = corner[:, :, None] + (step[:, None] * ramp)[:, None, :]  # (N, 2, P)
         pixel = xy.floor().long().clamp(0, PHOTO_PX - 1)
         photo = self.mask_photo[mask][:, None, None]
-        colour = self.photos[photo, pixel[:, 1, :, None], pixel[:, 0, None, :]].permute(0, 3, 1, 2).float() / 255
+        colour = (
+            self.photos[photo, pixel[:, 1, :, None], pixel[:, 0, None, :]].permute(0, 3, 1, 2).float() / 255
+        )
         local = (xy - box[:, :2, None]) / sides[:, :, None] * 2 - 1
         shape = (len(mask), size, size)
         grid = torch.stack((local[:, 0, None, :].expand(shape), local[:, 1, :, None].expand(shape)), -1)
@@ -183,6 +186,36 @@ class Instances:
         features = torch.cat(chunks)
         bins = COLOUR_BINS**3
         return torch.cat((nnf.normalize(features[:, :bins], dim=1), features[:, bins:]), 1)
+
+
+def _halved(sprites: Tensor) -> Tensor:
+    """Sprites (n, V, H, H, 4) at half their size; a pixel's colour weighs as much as its alpha."""
+    rgba = sprites.flatten(0, 1).permute(0, 3, 1, 2).float()
+    alpha = rgba[:, 3:]
+    colour = nnf.avg_pool2d(rgba[:, :3] * alpha, 2)
+    alpha = nnf.avg_pool2d(alpha, 2)
+    small = torch.cat((colour / alpha.clamp(min=1), alpha), 1).round().to(torch.uint8)
+    return small.permute(0, 2, 3, 1).unflatten(0, sprites.shape[:2])
+
+
+def _usable(packs: Packs) -> Tensor:
+    """Indices of the masks worth asking for: neither specks nor slivers nor whole walls."""
+    sides = packs.mask_box[:, 2:] - packs.mask_box[:, :2]
+    longer, shorter = sides.amax(-1), sides.amin(-1)
+    fits = (longer >= USABLE_LONGER_PX[0]) & (longer <= USABLE_LONGER_PX[1])
+    compact = (shorter >= USABLE_SHORTER_PX) & (longer <= USABLE_RATIO * shorter)
+    whole = (packs.mask_box[:, :2].amin(-1) >= USABLE_MARGIN_PX) & (
+        packs.mask_box[:, 2:].amax(-1) <= PHOTO_PX - USABLE_MARGIN_PX
+    )
+    usable = (fits & compact & whole & (_filled(packs.mask_crops) >= USABLE_FILL)).nonzero()[:, 0]
+    if len(usable) == 0:
+        raise DataError("No mask of the packs is of a usable size and shape.")
+    return usable
+
+
+def _filled(crops: Tensor) -> Tensor:
+    """Share of each box (M,) that its mask covers."""
+    return torch.cat([chunk.float().mean((1, 2)) / 255 for chunk in crops.split(8192)])
 
 
 def _descriptor(colour: Tensor, solid: Tensor, sides: Tensor, fill: Tensor) -> Tensor:

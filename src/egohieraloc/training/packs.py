@@ -18,10 +18,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeVar
 
+import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
 from egohieraloc.errors import DataError
@@ -155,9 +155,9 @@ def _read_masks(path: Path) -> Iterator[tuple[str, NDArray[np.float32], NDArray[
         height, width = (int(v) for v in table["sizes"][index])
         bits = np.unpackbits(table["bits"][table["offset"][k] : table["offset"][k + 1]])
         mask = bits[: (y2 - y1) * (x2 - x1)].reshape(y2 - y1, x2 - x1) * np.uint8(255)
-        scale = np.array([width, height, width, height], np.float32) / PHOTO_PX
-        crop = Image.fromarray(mask).resize((MASK_PX, MASK_PX), Image.Resampling.BILINEAR)
-        yield str(table["ids"][index]), np.array([x1, y1, x2, y2], np.float32) / scale, np.asarray(crop)
+        box = np.array([x1 / width, y1 / height, x2 / width, y2 / height], np.float32) * np.float32(PHOTO_PX)
+        crop = cv2.resize(mask, (MASK_PX, MASK_PX), interpolation=_interpolation(mask.shape, MASK_PX))
+        yield str(table["ids"][index]), box, crop
 
 
 def _read_sprites(
@@ -225,30 +225,32 @@ def _mapped(pool: ThreadPoolExecutor, function: Callable[[A], B], items: Iterabl
 
 
 def _decode_photo(data: bytes) -> NDArray[np.uint8]:
-    picture = _decode(data, "RGB")
-    if picture.size != (PHOTO_PX, PHOTO_PX):
-        picture = picture.resize((PHOTO_PX, PHOTO_PX), Image.Resampling.BILINEAR)
-    return np.asarray(picture)
+    picture = cv2.cvtColor(_decode(data, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+    if picture.shape[:2] != (PHOTO_PX, PHOTO_PX):
+        picture = cv2.resize(picture, (PHOTO_PX, PHOTO_PX), interpolation=cv2.INTER_LINEAR)
+    return picture
 
 
 def _decode_sprite(data: bytes) -> NDArray[np.uint8]:
-    picture = np.asarray(_decode(data, "RGBA"))
+    picture = _decode(data, cv2.IMREAD_UNCHANGED)
+    if picture.ndim != 3 or picture.shape[2] != 4 or max(picture.shape[:2]) > SPRITE_PX:
+        raise DataError(f"A sprite must be RGBA and at most {SPRITE_PX} px, got shape {picture.shape}.")
     height, width = picture.shape[:2]
-    if max(height, width) > SPRITE_PX:
-        raise DataError(f"A sprite must be at most {SPRITE_PX} px, got {width}x{height}.")
     top, left = (SPRITE_PX - height) // 2, (SPRITE_PX - width) // 2
     canvas = np.zeros((SPRITE_PX, SPRITE_PX, 4), np.uint8)
-    canvas[top : top + height, left : left + width] = picture
+    canvas[top : top + height, left : left + width] = cv2.cvtColor(picture, cv2.COLOR_BGRA2RGBA)
     return canvas
 
 
-def _decode(data: bytes, mode: str) -> Image.Image:
-    try:
-        return Image.open(io.BytesIO(data)).convert(mode)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"A picture of the pack cannot be decoded ({error}). Is the tar file whole?"
-        ) from error
+def _decode(data: bytes, flags: int) -> NDArray[np.uint8]:
+    picture = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if data else None
+    if picture is None:
+        raise DataError("A picture of the pack cannot be decoded. Is the tar file whole?")
+    return picture
+
+
+def _interpolation(shape: tuple[int, ...], size: int) -> int:
+    return cv2.INTER_AREA if min(shape) > size else cv2.INTER_LINEAR
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:

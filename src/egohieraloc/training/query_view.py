@@ -15,6 +15,7 @@ from egohieraloc.training.dice import Dice
 from egohieraloc.training.instances import PAD, Instances, Patches
 from egohieraloc.training.packs import PHOTO_PX
 from egohieraloc.training.render import (
+    dense,
     inverse,
     mip_level,
     projective,
@@ -59,14 +60,14 @@ class QueryComposer:
         points = window_points(torch.zeros(1, 2, device=target.device), side, side)
         points = points * (longer * QUERY_CONTEXT / 2)[:, None, None, None] + center[:, None, None]
         level = mip_level(patches.texels / (side / QUERY_CONTEXT)).expand(size)
-        sample = sample_atlas(patches.atlas, warp(texture_from_view, points), level)
-        background = self._background(dice, target, points, patches, texture_from_view)
-        alpha, shadow = sample[:, 3:4], sample[:, 4:]
+        sample = sample_atlas(patches.atlas, warp(texture_from_view, points), level, side)
+        background, inside = self._background(dice, target, points, patches, texture_from_view)
+        alpha, shadow = sample[:, 3:4] * inside, sample[:, 4:]
         dark = shadow * dice.uniform(config.shadow, size)[:, None, None, None]
         pasted = sample[:, :3] + background * (1 - alpha) * (1 - dark)
         image = torch.where(table.is_sprite(target)[:, None, None, None], pasted, background)
         image, alpha = self._cover_with_hands(dice, image, alpha)
-        image = self._wear(dice, image)
+        image = self._wear(dice, image) * inside  # wear must not lift the black outside the picture
 
         unit = side / (longer * QUERY_CONTEXT)  # pixels per view unit
         extent = half * unit[:, None]
@@ -74,15 +75,17 @@ class QueryComposer:
         ramp = torch.arange(side, device=target.device) + 0.5
         x_in = (ramp - side / 2).abs() <= extent[:, 0, None]
         y_in = (ramp - side / 2).abs() <= extent[:, 1, None]
-        inside = (y_in[:, :, None] & x_in[:, None, :])[:, None]
-        shown = inside | ~dice.chance(config.crop_only_share, size)[:, None, None, None]
+        boxed = (y_in[:, :, None] & x_in[:, None, :])[:, None]
+        shown = boxed | ~dice.chance(config.crop_only_share, size)[:, None, None, None]
         return QueryView(image=image * shown, mask=(alpha * shown).clamp(0, 1), box=box)
 
     def _draw_attitude(self, dice: Dice, patches: Patches) -> Tensor:
         """Texture from view (B, 3, 3); the longer side is about 1.25 long in the view."""
         config, size = self._config, len(patches.atlas)
         ratio = dice.normal(config.aspect_log / 2, size)
-        stretch = torch.stack((ratio.exp(), (-ratio).exp()), -1) * (2 / QUERY_CONTEXT / patches.longer)[:, None]
+        stretch = (
+            torch.stack((ratio.exp(), (-ratio).exp()), -1) * (2 / QUERY_CONTEXT / patches.longer)[:, None]
+        )
         return inverse(
             rotation(dice.normal(math.radians(config.query_rotation_deg) / 2, size))
             @ sheared(dice.normal(config.shear / 2, size))
@@ -90,13 +93,17 @@ class QueryComposer:
             @ projective(dice.normal(config.perspective / 2, size, 2))
         )
 
-    def _draw_box(self, dice: Dice, patches: Patches, texture_from_view: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _draw_box(
+        self, dice: Dice, patches: Patches, texture_from_view: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Centre (B, 2), longer side (B,) and half sides (B, 2), view units, of the box a user draws."""
         config, size = self._config, len(patches.atlas)
-        points = window_points(torch.zeros(1, 2, device=patches.atlas.device), ROUGH_PX, ROUGH_PX) * ROUGH_REACH
+        points = (
+            window_points(torch.zeros(1, 2, device=patches.atlas.device), ROUGH_PX, ROUGH_PX) * ROUGH_REACH
+        )
         points = warp(texture_from_view, points.expand(size, -1, -1, -1))
         level = mip_level(patches.texels / (ROUGH_PX / ROUGH_REACH / QUERY_CONTEXT))
-        tight = tight_box(sample_atlas(patches.atlas, points, level)[:, 3] > 0.4)
+        tight = tight_box(sample_atlas(patches.atlas, points, level, ROUGH_PX)[:, 3] > 0.4)
         tight = (tight * (2 / ROUGH_PX) - 1) * ROUGH_REACH
         sides = (tight[:, 2:] - tight[:, :2]).clamp(min=0.1)
         loose = torch.where(dice.chance(config.loose_box_share, size), 1.0, 0.0)
@@ -109,8 +116,11 @@ class QueryComposer:
 
     def _background(
         self, dice: Dice, target: Tensor, points: Tensor, patches: Patches, texture_from_view: Tensor
-    ) -> Tensor:
-        """The photo behind: the object's own under the same warp, or any under a sprite. Black outside."""
+    ) -> tuple[Tensor, Tensor]:
+        """The photo behind (B, 3, S, S) and where it is (B, 1, S, S).
+
+        It is the object's own under the same warp, or any under a sprite; black outside.
+        """
         table, size = self._instances, len(target)
         is_sprite = table.is_sprite(target)
         photo = torch.where(is_sprite, dice.below(len(table.photos), size), table.photo_of(target))
@@ -123,8 +133,10 @@ class QueryComposer:
         spot = dice.uniform((-1.0, 1.0), size, 2) * (1.1 - share)[:, None]
         other = translation(spot) @ scaling(share[:, None].expand(-1, 2))
         grid = warp(torch.where(is_sprite[:, None, None], other, own), points)
+        grid = dense(grid, self._config.query_px)
         pixels = table.photos[photo].permute(0, 3, 1, 2).float() / 255
-        return nnf.grid_sample(pixels, grid, padding_mode="zeros", align_corners=False)
+        inside = (grid.abs().amax(-1) <= 1)[:, None]
+        return nnf.grid_sample(pixels, grid, padding_mode="border", align_corners=False) * inside, inside
 
     def _cover_with_hands(self, dice: Dice, image: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
         chosen = dice.some(self._config.query_hand_share, len(image))
@@ -149,7 +161,7 @@ class QueryComposer:
         gain = dice.normal(config.exposure_log, size, 1) + dice.normal(config.tint_log, size, 3)
         image = degrade.grade(
             image,
-            gain.exp(),
+            gain.clamp(max=config.brightest_log).exp(),
             dice.normal(config.gamma_log, size).exp(),
             dice.normal(config.contrast_log, size).exp(),
             dice.uniform(config.saturation, size),

@@ -17,17 +17,17 @@ def record(
     """Frames (N, 3, F, F) of scenes of that shape, and what of the canvas shows anything (N, 1, F, F)."""
     frames = config.clip_frames
     bars, lens = (m.to(scene.dtype).repeat_interleave(frames, 0) for m in cameras.content(config.frame_px))
-    image = _blurred(dice, config, scene, cameras)
+    image = _blurred(dice, config, scene.clone(), cameras)
     image = _graded(dice, config, image, len(cameras.lens))
-    image = image * (lens * _falloff(dice, config, image, cameras))
+    image *= lens * _falloff(dice, config, image, cameras)
     image = _coarsened(dice, config, image)
-    grain = dice.uniform(config.noise, len(image))[:, None, None, None].to(image.dtype)
-    image = (image + dice.normal(1.0, *image.shape).to(image.dtype) * grain * (0.15 + 0.85 * lens)).clamp(0, 1)
+    grain = dice.uniform(config.noise, len(image)).to(image.dtype)[:, None, None, None]
+    image.addcmul_(dice.noise_like(image), grain * (0.15 + 0.85 * lens)).clamp_(0, 1)
     chosen = dice.some(config.compression_share, len(image))
     if len(chosen):
         strength = dice.log_uniform(config.compression, len(chosen))
-        image = image.index_copy(0, chosen, codec(image[chosen], strength))
-    return image * bars, bars * lens
+        image.index_copy_(0, chosen, codec(image[chosen], strength))
+    return image.mul_(bars), bars * lens
 
 
 def _blurred(dice: Dice, config: ComposerConfig, image: Tensor, cameras: Cameras) -> Tensor:
@@ -35,7 +35,7 @@ def _blurred(dice: Dice, config: ComposerConfig, image: Tensor, cameras: Cameras
     chosen = dice.some(config.defocus_share, len(image))
     if len(chosen):
         sigma = dice.log_uniform(config.defocus_px, len(chosen)) * (config.frame_px / 448)
-        image = image.index_copy(0, chosen, degrade.defocus(image[chosen], sigma))
+        image.index_copy_(0, chosen, degrade.defocus(image[chosen], sigma))
     chosen = dice.some(config.motion_blur_share, len(image))
     if len(chosen):
         clip = chosen // config.clip_frames
@@ -43,7 +43,7 @@ def _blurred(dice: Dice, config: ComposerConfig, image: Tensor, cameras: Cameras
         way = way / way.norm(dim=-1, keepdim=True).clamp(min=1e-4)
         length = dice.log_uniform(config.motion_blur_px, len(chosen)) * (2 / 448)
         swing = dice.normal(config.swirl, len(chosen)) + cameras.swing[clip] * 0.2
-        image = image.index_copy(0, chosen, degrade.smear(image[chosen], way * length[:, None], swing))
+        image.index_copy_(0, chosen, degrade.smear(image[chosen], way * length[:, None], swing))
     return image
 
 
@@ -52,7 +52,7 @@ def _graded(dice: Dice, config: ComposerConfig, image: Tensor, clips: int) -> Te
     gain = dice.normal(config.exposure_log, clips, 1) + dice.normal(config.tint_log, clips, 3)
     dark = torch.where(dice.chance(config.dark_share, clips), dice.uniform(config.dark, clips), 1.0)
     flicker = dice.normal(config.flicker_log, clips * frames, 1)
-    gain = (gain + dark.log()[:, None]).repeat_interleave(frames, 0) + flicker
+    gain = (gain.clamp(max=config.brightest_log) + dark.log()[:, None]).repeat_interleave(frames, 0) + flicker
     look = (
         dice.normal(config.gamma_log, clips).exp(),
         dice.normal(config.contrast_log, clips).exp(),
@@ -74,8 +74,10 @@ def _coarsened(dice: Dice, config: ComposerConfig, image: Tensor) -> Tensor:
     """A few frames at each lower resolution."""
     share = config.low_resolution_share
     chosen = dice.some(share * len(config.low_resolution_px), len(image))
-    for some, side in zip(chosen.chunk(len(config.low_resolution_px)), config.low_resolution_px, strict=False):
+    for some, side in zip(
+        chosen.chunk(len(config.low_resolution_px)), config.low_resolution_px, strict=False
+    ):
         if len(some) and side < config.frame_px:
             small = degrade.coarse(image[some], side)
-            image = image.index_copy(0, some, degrade.enlarged(small, config.frame_px))
+            image.index_copy_(0, some, degrade.enlarged(small, config.frame_px))
     return image

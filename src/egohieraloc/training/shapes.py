@@ -28,20 +28,11 @@ def draw_hands(dice: Dice, reach: Tensor, frames: int, side: int) -> Tensor:
     drift = dice.normal(0.04, count, frames, 1, 1, 2)
     segments = (segments[:, None] + drift).flatten(0, 1)  # (N T, S, 2 ends, 2)
     radii = radii.repeat_interleave(frames, 0)
-    points = _points(side // 2, reach.device)
-
-    distance = points.new_full((count * frames, side // 2, side // 2), 9.0)
-    depth = torch.zeros_like(distance)
-    along_arm = torch.zeros_like(distance)
-    for k in range(segments.shape[1]):
-        gap, radius, along = _capsule(points, segments[:, k], radii[:, k])
-        closer = gap < distance
-        distance = torch.where(closer, gap, distance)
-        depth = torch.where(closer, -gap / radius, depth)
-        if k == 0:
-            along_arm = along
+    gaps, radius, along = _capsules(_points(side // 2, reach.device), segments, radii)
+    distance, nearest = gaps.min(1)
+    depth = (-distance / radius.gather(1, nearest[:, None])[:, 0]).clamp(0, 1)
     alpha = (0.5 - distance * side / 5).clamp(0, 1)
-    shade = 0.62 + 0.38 * (depth.clamp(0, 1) * (2 - depth.clamp(0, 1))).sqrt()
+    shade = 0.62 + 0.38 * (depth * (2 - depth)).sqrt()
 
     tone = dice.uniform((0.0, 1.0), count, 1)
     skin = torch.cat([dark + (light - dark) * tone for dark, light in zip(*SKIN, strict=True)], 1)
@@ -49,9 +40,11 @@ def draw_hands(dice: Dice, reach: Tensor, frames: int, side: int) -> Tensor:
     sleeve = dice.uniform((0.02, 0.8), count, 3)
     sleeve_end = torch.where(dice.chance(0.5, count), dice.uniform((0.2, 0.9), count), -1.0)
     skin, sleeve = (c.repeat_interleave(frames, 0)[:, :, None, None] for c in (skin, sleeve))
-    covered = (along_arm < sleeve_end.repeat_interleave(frames)[:, None, None]) & (depth > 0)
+    covered = (along[:, 0] < sleeve_end.repeat_interleave(frames)[:, None, None]) & (nearest == 0)
     colour = torch.where(covered[:, None], sleeve, skin) * shade[:, None]
-    mottle = nnf.interpolate(dice.normal(0.04, count * frames, 1, 12, 12), size=alpha.shape[-2:], mode="bilinear")
+    mottle = nnf.interpolate(
+        dice.normal(0.04, count * frames, 1, 12, 12), size=alpha.shape[-2:], mode="bilinear"
+    )
     drawn = torch.cat(((colour + mottle).clamp(0, 1) * alpha[:, None], alpha[:, None]), 1)
     return nnf.interpolate(drawn, scale_factor=2, mode="bilinear", align_corners=False)
 
@@ -83,42 +76,47 @@ def draw_blocks(dice: Dice, center: Tensor, size: Tensor, frames: int, side: int
 def _arm(dice: Dice, reach: Tensor) -> tuple[Tensor, Tensor]:
     """Segments (N, 2 + fingers, 2 ends, 2) and radii (N, 2 + fingers, 2 ends) of forearm, palm, fingers."""
     count = len(reach)
-    scale = dice.log_uniform((0.6, 1.5), count)
+    scale = dice.log_uniform((0.75, 1.6), count)
     # Arms of the wearer come from below, other people's from the sides, few from above.
     heading = dice.normal(0.7, count) + math.pi / 2
     heading = torch.where(dice.chance(0.2, count), dice.uniform((0.0, 2 * math.pi), count), heading)
     toward = -torch.stack((heading.cos(), heading.sin()), -1)  # from the body to the hand
-    span = (scale * dice.uniform((0.1, 0.16), count))[:, None]  # length of the palm
+    span = (scale * dice.uniform((0.13, 0.24), count))[:, None]  # length of the palm
     wrist = reach - toward * span * 1.6
     elbow = wrist - toward * 2.5
     palm_end = wrist + toward * span
-    turn = dice.normal(0.25, count)
-    spread = dice.uniform((0.08, 0.3), count)
-    ends, starts, widths = [], [], []
-    across = torch.stack((-toward[:, 1], toward[:, 0]), -1) * torch.where(dice.chance(0.5, count), 1.0, -1.0)[:, None]
-    for finger in range(FINGERS):
-        place = (finger - 2) / 2 if finger else -1.2  # the first is the thumb
-        angle = (turn + spread * (finger - 2.5) if finger else turn - 0.9)[:, None]
-        way = toward * angle.cos() + across * angle.sin()
-        start = (wrist + toward * span * (0.85 if finger else 0.3)) + across * span * 0.42 * place
-        starts.append(start)
-        ends.append(start + way * span * (dice.uniform((0.5, 1.1), count, 1) if finger else 0.8))
-        widths.append(torch.stack((span[:, 0] * 0.17, span[:, 0] * 0.12), -1))
-    first = torch.stack((torch.stack((elbow, wrist), 1), torch.stack((wrist, palm_end), 1)), 1)
-    segments = torch.cat((first, torch.stack((torch.stack(starts, 1), torch.stack(ends, 1)), 2)), 1)
-    arm = torch.stack((span[:, 0] * dice.uniform((0.9, 1.5), count), span[:, 0] * 0.42), -1)
-    palm = torch.stack((span[:, 0] * 0.45, span[:, 0] * 0.5), -1)
-    return segments, torch.cat((arm[:, None], palm[:, None], torch.stack(widths, 1)), 1)
+    hand = torch.where(dice.chance(0.5, count), 1.0, -1.0)[:, None]  # left or right
+    across = torch.stack((-toward[:, 1], toward[:, 0]), -1) * hand
+
+    # The first of the fingers is the thumb: it starts further back and points away.
+    number = torch.arange(FINGERS, device=reach.device)
+    thumb = number == 0
+    lift = torch.where(thumb, 0.3, 0.85)[:, None] * span[:, None]
+    place = torch.where(thumb, -1.2, (number - 2) / 2)[:, None] * (0.42 * span[:, None])
+    start = wrist[:, None] + toward[:, None] * lift + across[:, None] * place
+    fan = dice.uniform((0.08, 0.3), count, 1) * (number - 2.5)
+    angle = (dice.normal(0.25, count, 1) + torch.where(thumb, -0.9, fan))[..., None]
+    length = dice.uniform((0.5, 1.1), count, FINGERS)[..., None] * span[:, None]
+    end = start + (toward[:, None] * angle.cos() + across[:, None] * angle.sin()) * length
+
+    first = torch.stack((elbow, wrist), 1)
+    ends = torch.stack((wrist, palm_end), 1)
+    segments = torch.stack((torch.cat((first, start), 1), torch.cat((ends, end), 1)), 2)
+    thick = torch.arange(2 + FINGERS, device=reach.device)
+    near = torch.where(thick == 0, 1.2, torch.where(thick == 1, 0.45, 0.17))
+    far = torch.where(thick == 0, 0.42, torch.where(thick == 1, 0.5, 0.12))
+    return segments, torch.stack((near, far), -1) * span[:, :, None]
 
 
-def _capsule(points: Tensor, ends: Tensor, radii: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Distance to tapered capsules (N, 2, 2), their local radius, and the position along them: (N, H, H)."""
-    start, axis = ends[:, 0], ends[:, 1] - ends[:, 0]
-    offset = points - start[:, None, None]
-    along = (offset * axis[:, None, None]).sum(-1) / axis.square().sum(-1).clamp(min=1e-6)[:, None, None]
-    along = along.clamp(0, 1)
-    gap = (offset - along[..., None] * axis[:, None, None]).norm(dim=-1)
-    radius = radii[:, 0, None, None] + (radii[:, 1] - radii[:, 0])[:, None, None] * along
+def _capsules(points: Tensor, ends: Tensor, radii: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Distance to S tapered capsules (N, S, 2, 2), their radius and the position along: (N, S, H, H)."""
+    start, axis = ends[:, :, 0], ends[:, :, 1] - ends[:, :, 0]
+    x, y = (points[..., k] - start[:, :, None, None, k] for k in range(2))
+    u, v = (axis[:, :, None, None, k] for k in range(2))
+    along = ((x * u + y * v) / (u * u + v * v).clamp(min=1e-6)).clamp_(0, 1)
+    gap = torch.hypot(x - along * u, y - along * v)
+    low, high = (radii[:, :, None, None, k] for k in range(2))
+    radius = low + (high - low) * along
     return gap - radius, radius, along
 
 
