@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from egohieraloc.training.composer import Composer
-from egohieraloc.training.loop import ClipObjective, build_optimizer
+from egohieraloc.training.loop import ClipObjective, _freeze_norms, build_optimizer
 from egohieraloc.training.losses import LossWeights
 from egohieraloc.training.packs import read_packs
 from egohieraloc.training.recipe import Recipe, build_network, with_trust
@@ -58,6 +58,8 @@ def main() -> None:
     optimizer = build_optimizer(network, recipe.optim)
     objective = ClipObjective(network, LossWeights())
     generator = torch.Generator(device)
+    torch.backends.cudnn.benchmark = True
+    _freeze_norms(network, recipe.optim.freeze_norm)
     if arguments.compile:
         for part in (network.backbone, network.neck, network.ram, network.query_mask):
             part.compile()
@@ -73,11 +75,12 @@ def main() -> None:
 
     size = arguments.batch
     fixed = with_trust(composer.batch(0, size))
+    make = composer.captured(size) if device.type == "cuda" else lambda step: composer.batch(step, size)
     frames = size * fixed.frames.shape[1]
     runs = {
-        "composer": lambda step: composer.batch(step, size),
+        "composer": make,
         "network": lambda step: learn(fixed),
-        "both": lambda step: learn(with_trust(composer.batch(step, size))),
+        "both": lambda step: learn(with_trust(make(step))),
     }
     for name, run in runs.items():
         cost = seconds(run, steps=arguments.steps, warmup=5)

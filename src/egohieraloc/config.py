@@ -105,7 +105,7 @@ class NetworkConfig:
     """Everything that shapes the network."""
 
     input_size: int = 448  # side of the letterboxed frame
-    query_sizes: tuple[int, ...] = (224, 128, 64)  # the query window is seen at these sides, largest first
+    query_sizes: tuple[int, ...] = (224, 96)  # the query window is seen at these sides, largest first
     query_window: float = 1.6  # side of the query window, in longer sides of the query's box
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     neck: NeckConfig = field(default_factory=NeckConfig)

@@ -7,6 +7,7 @@ mask. Letters: B clips, T frames, S query side, F frame side, N = B * T.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from egohieraloc.training.camera import Cameras, draw_cameras
 from egohieraloc.training.composer_config import ComposerConfig
 from egohieraloc.training.degrade import Codec
-from egohieraloc.training.dice import Dice
+from egohieraloc.training.dice import Dice, mixed_seed
 from egohieraloc.training.instances import Instances
 from egohieraloc.training.layers import (
     DISTRACTOR,
@@ -82,11 +83,34 @@ class Composer:
             2 * round(config.frame_px * share / 2) for share in (LARGE_WINDOW, SMALL_WINDOW)
         )
 
-    @torch.no_grad()
     def batch(self, step: int, size: int) -> ClipBatch:
         """Compose `size` clips."""
-        config, instances = self.config, self._instances
-        dice = Dice(self._device, self._seed, step)
+        return self.compose(torch.Generator(self._device).manual_seed(mixed_seed(self._seed, step)), size)
+
+    def captured(self, size: int) -> Callable[[int], ClipBatch]:
+        """`batch` for one size, its thousands of small kernels recorded as a CUDA graph and replayed.
+
+        A batch is valid until the next one is made.
+        """
+        generator = torch.Generator(self._device)
+        for _ in range(3):  # libraries set themselves up before anything is recorded
+            self.compose(generator, size)
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(generator)
+        with torch.cuda.graph(graph):
+            batch = self.compose(generator, size)
+
+        def replay(step: int) -> ClipBatch:
+            generator.manual_seed(mixed_seed(self._seed, step))
+            graph.replay()
+            return batch
+
+        return replay
+
+    @torch.no_grad()
+    def compose(self, generator: torch.Generator, size: int) -> ClipBatch:
+        """Compose `size` clips from the generator's draws; nothing here waits for the device."""
+        config, instances, dice = self.config, self._instances, Dice(generator)
         cast = draw_cast(dice, config, instances, size)
         cameras = draw_cameras(dice, config, size, self._aspects, self._aspect_weights)
         target = draw_target(dice, config, instances, cast, cameras, self._large)

@@ -39,7 +39,7 @@ class OptimConfig:
     ema: float = 0.999  # decay of the averaged weights, which are the ones that are kept
     precision: Literal["bf16", "no"] = "bf16"
     compile: bool = False
-    freeze_norm: bool = False  # keep BatchNorm's statistics as they are
+    freeze_norm: Literal["none", "backbone", "all"] = "backbone"  # BatchNorm statistics kept as they are
     seed: int = 0
     checkpoint_every: int = 500
     validate_every: int = 1000
@@ -117,6 +117,7 @@ def train(
     started = time.monotonic()
     accelerator = Accelerator(mixed_precision=config.precision)
     set_seed(config.seed)
+    torch.backends.cudnn.benchmark = True  # shapes never change here
     network.to(accelerator.device, memory_format=torch.channels_last)
     optimizer = build_optimizer(network, config)
     state = TrainState.start(network, optimizer)
@@ -132,8 +133,7 @@ def train(
 
     while state.step < config.steps and time.monotonic() - started < until_s:
         network.train()
-        if config.freeze_norm:
-            _freeze_norms(network)
+        _freeze_norms(network, config.freeze_norm)
         factor = learning_rate_factor(state.step, config)
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * group["peak"] * factor
@@ -165,8 +165,9 @@ def _share(batch: ClipBatch, rank: int, processes: int) -> ClipBatch:
     return ClipBatch(*(getattr(batch, f.name).chunk(processes)[rank] for f in fields(batch)))
 
 
-def _freeze_norms(network: EgoHieraLocNet) -> None:
-    for module in network.modules():
+def _freeze_norms(network: EgoHieraLocNet, where: str) -> None:
+    part = {"none": nn.Identity(), "backbone": network.backbone, "all": network}[where]
+    for module in part.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.eval()
 

@@ -78,10 +78,12 @@ def run_recipe(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     network = build_network(recipe)
     composer = Composer(read_packs(data), recipe.composer, device, recipe.optim.seed)
+    size = recipe.optim.batch
+    make = composer.captured(size) if device.type == "cuda" else lambda step: composer.batch(step, size)
     write_json(folder / "recipe.json", to_dict(recipe))
     state = train(
         network,
-        lambda step: with_trust(composer.batch(step, recipe.optim.batch)),
+        lambda step: with_trust(make(step)),
         recipe.optim,
         folder,
         weights=recipe.losses,
