@@ -157,7 +157,7 @@ def _scan(path: Path) -> _Packets | None:
             return None
         seeks_by_pts = "matroska" in container.format.name
         for packet in _packets(container, stream):
-            if packet.size == 0 or packet.is_discard or packet.is_corrupt:
+            if packet.size == 0 or packet.is_discard:
                 continue
             if packet.pts is None:
                 return None
@@ -199,7 +199,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
         with av.open(str(path), metadata_errors="ignore") as container:
             streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
             if not streams:
-                raise VideoError(f"{path} holds no pictures, only sound. Give a file with a video track.")
+                found = "only sound" if container.streams.audio else "it is empty or cut off"
+                raise VideoError(f"{path} holds no pictures: {found}. Give a whole file with a video track.")
             streams[0].thread_type = "AUTO"
             yield container, streams[0]
     except (FFmpegError, OSError) as error:
@@ -209,9 +210,9 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
 
 
 def _packets(container: Any, stream: Any) -> Iterator[Any]:
-    """The packets as far as the file can be read."""
+    """The whole packets as far as the file can be read, and an empty one that ends the decoding."""
     with suppress(FFmpegError):
-        yield from container.demux(stream)
+        yield from (packet for packet in container.demux(stream) if not packet.is_corrupt)
 
 
 def _decoded(

@@ -135,7 +135,7 @@ class Video:
         if fps is None or self.info.fps <= fps * (1 + 1e-6):
             indices = np.arange(self.info.num_frames)
         else:
-            count = math.floor(self.duration_s * fps) + 1
+            count = max(1, math.ceil((self.duration_s - ROUNDING_S) * fps))
             indices = np.unique(self._shown_at(np.arange(count) / fps))
         times_s = self.times_s[indices]
         return indices[(times_s >= start_s) & (times_s < until_s)]
