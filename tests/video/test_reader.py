@@ -197,7 +197,7 @@ def test_frames_are_closed_before_the_reader_goes_on(make_video, monkeypatch) ->
     video.frame(7)
     assert len(opened) == 2
     for container in opened:
-        with pytest.raises(AssertionError, match="closed"):
+        with pytest.raises(AssertionError, match="not open"):
             container.seek(0)
 
 

@@ -66,11 +66,11 @@ class Letterbox:
 
     def points_to_canvas(self, points: NDArray[np.floating]) -> Floats:
         """Points (..., 2) of the picture on the canvas."""
-        return np.asarray(points, np.float64) * self.scale + self.offset
+        return np.asarray(points, np.float64) * self.content_size / (self.width, self.height) + self.offset
 
     def points_from_canvas(self, points: NDArray[np.floating]) -> Floats:
         """Points (..., 2) of the canvas in the picture; what lies on the border comes out outside."""
-        return (np.asarray(points, np.float64) - self.offset) / self.scale
+        return (np.asarray(points, np.float64) - self.offset) * (self.width, self.height) / self.content_size
 
     def box_to_canvas(self, box: Box) -> Box:
         return Box(*self.points_to_canvas(np.array(box.xyxy).reshape(2, 2)).ravel().tolist())
