@@ -20,9 +20,9 @@ def test_blur_lowers_it_and_a_flat_picture_has_none() -> None:
 
 
 def test_the_same_picture_at_another_size_scores_alike() -> None:
-    blurred = cv2.GaussianBlur(checks(), (0, 0), 6)
+    blurred = cv2.GaussianBlur(checks(), (0, 0), 3)
     double = cv2.resize(blurred, None, fx=2, fy=2, interpolation=cv2.INTER_LINEAR)
-    assert sharpness(double) == pytest.approx(sharpness(blurred), rel=0.1)
+    assert sharpness(double) == pytest.approx(sharpness(blurred), rel=0.25)
     assert sharpness(np.zeros((1, 500, 3), np.uint8)) == 0
 
 
