@@ -1,12 +1,22 @@
 """Settings: frozen, one class per part, nested. A part receives its own settings only.
 
-Each field names the paper's symbol. Presets are Python expressions; `override` applies one TOML file or
-`section.key=value` words, and an unknown key is an error that names the nearest one.
+Each field names the paper's symbol where it has one. Presets are Python expressions (`PRESETS`); `override`
+applies words like `qam.decay=0.4`, and an unknown key is an error that names the nearest one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from egohieraloc.errors import ConfigError
+
+Config = TypeVar("Config")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,3 +30,188 @@ class BackboneConfig:
     feed_forward: bool = True  # PVT: the FFN of each layer
     position: bool = True  # PVT: position embeddings (v1) or position-giving convolutions (v2)
     stages: int = 4  # 3 leaves the last stage out
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeckConfig:
+    """What is kept of a frame: compact maps at four strides, made without knowing any query."""
+
+    width: int = 64  # inner width of the top-down path
+    match: int = 96  # D_xi, channels of the descriptors at stride 16
+    context: int = 64  # channels at stride 32
+    fine8: int = 16  # channels at stride 8
+    fine4: int = 4  # channels at stride 4
+    signed: bool = True  # False ends CBN_2 with a ReLU, as the paper does: cosines lose half their range
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpmConfig:
+    """Discriminative Parsing Module."""
+
+    top_k: int = 3  # K_DPM
+    temperature: float = 0.1  # of the softmax that gives Z; the paper's is 1, which confines Z to [.12, .88]
+    foreground: bool = True  # ablation: without O
+    likelihood: bool = True  # ablation: without Z
+
+
+@dataclass(frozen=True, kw_only=True)
+class DcfConfig:
+    """Discriminative correlation filter."""
+
+    ridge: float = 1e-2  # lambda, as a share of the mean feature energy
+    sigma: float = 0.1  # of the Gaussian target, as a share of the patch side
+
+
+@dataclass(frozen=True, kw_only=True)
+class QamConfig:
+    """Query-aware Module: candidates in the filter's response, followed over time by an ellipse."""
+
+    enabled: bool = True  # ablation: without QAM
+    mode: Literal["fixed", "paper"] = "fixed"  # `paper` is the literal recursion, which lags
+    sensitivity: float = 1.0  # alpha_QAM
+    candidates: int = 5  # K_QAM
+    multi_peak: bool = True  # ablation: off takes the highest response
+    area_power: float = 0.5  # candidates are ranked by R * A**area_power; the paper's is 1
+    decay: float = 0.4  # gamma_QAM
+    smoothing: float = 0.7  # eta_QAM
+    ellipse: bool = True  # ablation: without the ellipse
+    ellipse_weight: float = 0.5  # lambda_e
+    lost_below: float = 0.25  # a peak response under this forgets the state
+    fallback_gain: float = 1.5  # beta_QAM, at fallback level 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class RamConfig:
+    """Regional Adaptation Module: the decoder."""
+
+    width: int = 96  # channels at stride 16; half of it at 8, a quarter at 4
+    attention_layers: int = 2  # cross-attention of frame cells on query tokens; 0 in the paper
+    heads: int = 4
+    feedback: bool = True  # ablation: without the other stages' features
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryMaskConfig:
+    """Foreground of the query and the three-level fallback (appendix)."""
+
+    trusted: float = 0.6  # tau_SAM: from here on the mask is used as it is (level 0)
+    doubtful: float = 0.4  # from here on softly (level 1), below not at all (level 2)
+    fallback: Literal["full", "none", "level1", "level2"] = "full"  # ablation
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """Everything that shapes the network."""
+
+    input_size: int = 448  # side of the letterboxed frame
+    query_sizes: tuple[int, ...] = (224, 128, 64)  # the query window is seen at these sides, largest first
+    query_window: float = 1.6  # side of the query window, in longer sides of the query's box
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    neck: NeckConfig = field(default_factory=NeckConfig)
+    query_mask: QueryMaskConfig = field(default_factory=QueryMaskConfig)
+    dpm: DpmConfig = field(default_factory=DpmConfig)
+    dcf: DcfConfig = field(default_factory=DcfConfig)
+    qam: QamConfig = field(default_factory=QamConfig)
+    ram: RamConfig = field(default_factory=RamConfig)
+
+
+PRESETS: dict[str, NetworkConfig] = {
+    # For tests: small enough to overfit a clip in seconds.
+    "tiny": NetworkConfig(
+        input_size=224,
+        query_sizes=(128, 64),
+        backbone=BackboneConfig(name="efficientnet_lite_tiny"),
+        neck=NeckConfig(width=32, match=48, context=32, fine8=8, fine4=4),
+        ram=RamConfig(width=48, attention_layers=1),
+    ),
+    # The default: ships with the package, made for a laptop.
+    "mini": NetworkConfig(),
+    "base": NetworkConfig(
+        backbone=BackboneConfig(name="pvt_v2_b1"),
+        neck=NeckConfig(width=128, match=128, context=128, fine8=32, fine4=8),
+        ram=RamConfig(width=160, attention_layers=3),
+    ),
+    # The paper's network: PVT-L, no cross-attention.
+    "large": NetworkConfig(
+        backbone=BackboneConfig(name="pvt_v1_large"),
+        neck=NeckConfig(width=256, match=256, context=256, fine8=64, fine4=32, signed=False),
+        ram=RamConfig(width=256, attention_layers=0),
+    ),
+}
+
+
+def preset(name: str) -> NetworkConfig:
+    """The network settings of that name."""
+    if name not in PRESETS:
+        raise ConfigError(f"No preset is called '{name}'. There are: {', '.join(PRESETS)}.")
+    return PRESETS[name]
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Nested plain values, as they go into JSON."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(cls: type[Config], values: Mapping[str, Any], *, where: str = "") -> Config:
+    """Build nested settings from plain values; keys left out keep their default."""
+    default = cls()
+    return update(default, values, where=where)
+
+
+def update(config: Config, values: Mapping[str, Any], *, where: str = "") -> Config:
+    """The settings with some values replaced; nested mappings go into nested settings."""
+    hints = typing.get_type_hints(type(config))
+    changes = {}
+    for key, value in values.items():
+        name = f"{where}{key}"
+        if key not in hints:
+            near = difflib.get_close_matches(key, hints, n=1, cutoff=0)
+            raise ConfigError(f"Unknown setting '{name}'; did you mean '{where}{near[0]}'?")
+        current = getattr(config, key)
+        if dataclasses.is_dataclass(current) and isinstance(value, Mapping):
+            changes[key] = update(current, value, where=f"{name}.")
+        else:
+            changes[key] = _checked(value, hints[key], name)
+    try:
+        return dataclasses.replace(config, **changes)  # type: ignore[type-var]
+    except ValueError as error:
+        raise ConfigError(f"{where or 'Settings'}: {error}") from error
+
+
+def override(config: Config, words: Iterable[str]) -> Config:
+    """Apply words like `qam.decay=0.4`; values are read as TOML, and as plain text where that fails."""
+    import tomllib
+
+    for word in words:
+        path, separator, text = word.partition("=")
+        if not separator:
+            raise ConfigError(f"A setting is written section.key=value, got '{word}'.")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        for key in reversed(path.strip().split(".")):
+            value = {key: value}
+        config = update(config, value)
+    return config
+
+
+def _checked(value: Any, wanted: Any, name: str) -> Any:
+    """The value as the wanted type, or an error: an int is a float, a list is a tuple, nothing else bends."""
+    origin, choices = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in choices:
+            return None
+        return _checked(value, next(c for c in choices if c is not type(None)), name)
+    if origin is Literal:
+        if value in choices:
+            return value
+        raise ConfigError(f"Setting '{name}' must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_checked(v, choices[0], name) for v in value)
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    plain = origin or wanted
+    if not isinstance(value, plain) or (isinstance(value, bool) and plain is not bool):
+        raise ConfigError(f"Setting '{name}' must be {getattr(plain, '__name__', plain)}, got {value!r}.")
+    return value

@@ -1,0 +1,63 @@
+"""The square window round the query's box that the network looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from egohieraloc.query import Query
+from egohieraloc.types import Box, Floats, Mask, Rgb
+
+
+@dataclass(frozen=True, eq=False)
+class QueryWindow:
+    """A query as a square picture: black where the original has nothing."""
+
+    rgb: Rgb  # (S, S, 3)
+    box: Floats  # (4,) xyxy in [0, 1] of the window
+    visible: Mask  # (S, S) where the original picture is
+    mask: Mask | None  # (S, S) the thing's pixels, where the user gave them
+    region: Box  # what the window covers, in pixels of the query picture
+
+
+def cut_window(query: Query, *, share: float, size: int) -> QueryWindow:
+    """Cut the window of side `share` times the longer side of the query's box, centred on it."""
+    box = query.box
+    side = share * max(box.width, box.height)
+    center_x, center_y = box.center
+    region = Box(center_x - side / 2, center_y - side / 2, center_x + side / 2, center_y + side / 2)
+    scale = size / side
+    # Pixel centres are at halves; OpenCV's at integers, hence the shift by half a pixel on both sides.
+    offset = (-np.array([region.x1, region.y1]) + 0.5) * scale - 0.5
+    to_window = np.array([[scale, 0, offset[0]], [0, scale, offset[1]]])
+    picture, mask = query.image, query.mask
+    if scale < 1:  # shrinking: average first, so that nothing flickers
+        picture, to_window = _shrink(picture, to_window, scale)
+
+    def warp(pixels: np.ndarray, transform: np.ndarray, flags: int) -> np.ndarray:
+        return cv2.warpAffine(pixels, transform, (size, size), flags=flags)
+
+    height, width = picture.shape[:2]
+    visible = warp(np.full((height, width), 255, np.uint8), to_window, cv2.INTER_NEAREST) > 127
+    to_window_full = np.array([[scale, 0, offset[0]], [0, scale, offset[1]]])
+    return QueryWindow(
+        warp(picture, to_window, cv2.INTER_LINEAR),
+        (np.array(box.xyxy) - np.array([region.x1, region.y1] * 2)) / side,
+        visible,
+        None if mask is None else warp(mask.astype(np.uint8), to_window_full, cv2.INTER_NEAREST) > 0,
+        region,
+    )
+
+
+def _shrink(picture: Rgb, to_window: np.ndarray, scale: float) -> tuple[Rgb, np.ndarray]:
+    """The picture reduced by area averaging to about the window's resolution, and the transform that is left."""
+    height, width = picture.shape[:2]
+    small = (max(1, round(width * scale)), max(1, round(height * scale)))
+    factor = np.array([small[0] / width, small[1] / height])
+    reduced = cv2.resize(picture, small, interpolation=cv2.INTER_AREA)
+    rest = to_window[:, :2] / factor
+    # x_window = A x + t with x = (x_small + .5) / factor - .5
+    shift = to_window[:, 2] + to_window[:, :2] @ (0.5 / factor - 0.5)
+    return reduced, np.column_stack([rest, shift])

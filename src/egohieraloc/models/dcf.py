@@ -1,0 +1,72 @@
+"""Discriminative correlation filter in closed form (paper, Query-aware Module). Pure functions.
+
+B batch, D channels, h w the query patch, H W the frame. All maths in float32 whatever comes in.
+
+Departures from the paper: the filter is the joint multi-channel minimiser `X conj(Y) / (sum |X|^2 + lambda)`
+of the stated objective (the printed one has the conjugation the wrong way round and treats channels apart),
+and it is applied to a larger frame by linear correlation, so that a peak stands at the object's centre.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def gaussian_target(height: int, width: int, sigma: float, device: torch.device | None = None) -> Tensor:
+    """Ideal response (h, w): a Gaussian of `sigma` cells with its peak 1 at the patch's centre cell."""
+    y = torch.arange(height, device=device, dtype=torch.float32) - height // 2
+    x = torch.arange(width, device=device, dtype=torch.float32) - width // 2
+    return torch.exp(-(y[:, None] ** 2 + x[None, :] ** 2) / (2 * sigma**2))
+
+
+def hann_window(height: int, width: int, device: torch.device | None = None) -> Tensor:
+    """Separable window (h, w) that fades towards the patch's border and is nowhere zero."""
+    rows = torch.hann_window(height + 2, periodic=False, device=device)[1:-1]
+    columns = torch.hann_window(width + 2, periodic=False, device=device)[1:-1]
+    return rows[:, None] * columns[None, :]
+
+
+def solve_filter(patch: Tensor, target: Tensor, ridge: float) -> Tensor:
+    """Filter (B, D, h, w) in patch coordinates, whose correlation with `patch` comes closest to `target`.
+
+    Minimises sum |corr(patch, filter) - target|^2 + lambda |filter|^2 with lambda = ridge * mean energy.
+    """
+    spectrum = torch.fft.rfft2(patch.float())
+    wanted = torch.fft.rfft2(target.float())
+    energy = spectrum.abs().square().sum(1, keepdim=True)
+    lam = ridge * energy.mean((1, 2, 3), keepdim=True) + 1e-8
+    solution = torch.fft.irfft2(spectrum * wanted.conj() / (energy + lam), s=patch.shape[-2:])
+    # corr(x, f)(p) = sum_q x(q + p) f(q) peaks at the centre c, so f(q) meets the content at q + c.
+    return solution.roll((patch.shape[-2] // 2, patch.shape[-1] // 2), (-2, -1))
+
+
+def respond(features: Tensor, filters: Tensor) -> Tensor:
+    """Response (B, H, W) of frames (B, D, H, W) to filters (B, D, h, w): high at the object's centre."""
+    height, width = features.shape[-2:]
+    h, w = filters.shape[-2:]
+    size = (height + h, width + w)
+    product = torch.fft.rfft2(features.float(), s=size) * torch.fft.rfft2(filters.float(), s=size).conj()
+    response = torch.fft.irfft2(product.sum(1), s=size).roll((h // 2, w // 2), (-2, -1))
+    return response[..., :height, :width]
+
+
+def filter_loss(response: Tensor, boxes: Tensor, presence: Tensor, sigma: float) -> Tensor:
+    """L_f on search frames: mean squared distance of responses (B, H, W) to a Gaussian at the true centre.
+
+    boxes: (B, 4) xyxy in cells; presence: (B,), absent frames want zero everywhere. Evaluated on search
+    frames because at the closed-form optimum on the query itself it only measures feature energy.
+    """
+    height, width = response.shape[-2:]
+    y = torch.arange(height, device=response.device) + 0.5
+    x = torch.arange(width, device=response.device) + 0.5
+    center = (boxes[:, :2] + boxes[:, 2:]) / 2
+    spread = (sigma * (boxes[:, 2:] - boxes[:, :2]).prod(-1).clamp(min=1).sqrt()).clamp(min=0.7)
+    distance = (y[None, :, None] - center[:, 1, None, None]) ** 2 + (
+        x[None, None, :] - center[:, 0, None, None]
+    ) ** 2
+    wanted = torch.exp(-distance / (2 * spread[:, None, None] ** 2)) * presence[:, None, None]
+    return F.mse_loss(response.float(), wanted) + 0.5 * (
+        (response.float() - wanted).square() * wanted
+    ).sum() / wanted.sum().clamp(min=1.0)

@@ -1,0 +1,40 @@
+"""Discriminative Parsing Module: how much each frame cell looks like the query's foreground and background.
+
+B batch, N query tokens, D channels, H W cells. Tokens and cells are unit vectors of one shared projection.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from egohieraloc.config import DpmConfig
+
+
+def top_k_mean(similarity: Tensor, weight: Tensor, k: int) -> Tensor:
+    """Mean (B, C) of the k highest weighted similarities (B, C, N) among tokens of weight (B, N) above 0.
+
+    With fewer than k such tokens all of them count; with none the result is 0.
+    """
+    member = weight > 0
+    scores = (similarity * weight[:, None]).masked_fill(~member[:, None], -torch.inf)
+    best = scores.topk(min(k, scores.shape[-1]), dim=-1).values
+    count = member.sum(-1).clamp(max=k)[:, None]
+    return best.masked_fill(best == -torch.inf, 0.0).sum(-1) / count.clamp(min=1)
+
+
+def similarity_maps(
+    cells: Tensor, tokens: Tensor, foreground: Tensor, background: Tensor, config: DpmConfig
+) -> tuple[Tensor, Tensor]:
+    """Foreground map O and likelihood Z_fg, both (B, H, W).
+
+    cells: (B, D, H, W); tokens: (B, N, D); foreground, background: (B, N) weights, 0 for no member of the
+    set. An empty background set gives B = 0, so that Z follows O alone (fallback level 2).
+    """
+    batch, _, height, width = cells.shape
+    similarity = cells.flatten(2).transpose(1, 2) @ tokens.transpose(1, 2)  # (B, HW, N)
+    likeness = top_k_mean(similarity, foreground, config.top_k)
+    unlikeness = top_k_mean(similarity, background, config.top_k)
+    likelihood = torch.sigmoid((likeness - unlikeness) / config.temperature)  # softmax over the two
+    shape = (batch, height, width)
+    return likeness.reshape(shape), likelihood.reshape(shape)

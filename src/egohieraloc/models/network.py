@@ -1,0 +1,204 @@
+"""The paper's figure: one network, three verbs.
+
+`encode_frames` knows nothing of queries, `encode_query` is run once per query, `match` joins the two and
+carries the Query-aware Module's state from frame to frame.
+
+B batch, T time, N query tokens, D descriptor channels; windows and frames are RGB in [0, 1].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from egohieraloc.config import NetworkConfig
+from egohieraloc.models import dcf, qam
+from egohieraloc.models.backbone import build_backbone
+from egohieraloc.models.dpm import similarity_maps
+from egohieraloc.models.layers import area_pool
+from egohieraloc.models.neck import FrameFeatures, Neck
+from egohieraloc.models.qam import QamOutput, QamState
+from egohieraloc.models.query_mask import QueryMaskHead, token_sets
+from egohieraloc.models.ram import Ram, RamOutput
+
+
+@dataclass(frozen=True)
+class QueryFeatures:
+    """A query window as the network sees it, before anything is decided about its foreground."""
+
+    scales: tuple[FrameFeatures, ...]  # the window at each of `query_sizes`, largest first
+    box: Tensor  # (B, 4) xyxy in [0, 1] of the window
+    visible: Tensor  # (B, 1, h, w) at stride 16: share of each cell that shows the picture, not padding
+    mask_logits: Tensor  # (B, H/4, W/4) the built-in head's foreground
+    quality_logit: Tensor  # (B,) and how far it trusts it
+
+
+@dataclass(frozen=True)
+class QueryTemplate:
+    """What is looked for. Made once per query."""
+
+    tokens: Tensor  # (B, N, D) unit descriptors of all scales
+    foreground: Tensor  # (B, N) weights, M_O
+    background: Tensor  # (B, N) weights, M_B
+    filters: tuple[Tensor, ...]  # one (B, D, h, w) per scale
+    semi_axes: Tensor  # (B, S, 2) of the object at each scale, in cells
+    gain: Tensor  # (B,) beta_QAM at fallback level 2, else 1
+
+    def expand(self, times: int) -> QueryTemplate:
+        """Each query repeated for `times` frames in a row."""
+
+        def repeat(x: Tensor) -> Tensor:
+            return x.repeat_interleave(times, 0)
+
+        return QueryTemplate(
+            repeat(self.tokens),
+            repeat(self.foreground),
+            repeat(self.background),
+            tuple(repeat(f) for f in self.filters),
+            repeat(self.semi_axes),
+            repeat(self.gain),
+        )
+
+
+@dataclass(frozen=True)
+class MatchOutput:
+    """What the network says of B*T frames, with the maps that explain it."""
+
+    ram: RamOutput
+    foreground: Tensor  # (B*T, H, W) O
+    likelihood: Tensor  # (B*T, H, W) Z
+    response: Tensor  # (B*T, H, W) of the correlation filter, best scale
+    qam: QamOutput  # (B*T, ...)
+
+
+class EgoHieraLocNet(nn.Module):
+    """Backbone, DPM, QAM and RAM."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = build_backbone(config.backbone)
+        self.neck = Neck(self.backbone.channels, config.neck)
+        self.query_mask = QueryMaskHead(config.neck, config.ram.width)
+        self.ram = Ram(config.neck, config.ram)
+        self.coarse = nn.Parameter(torch.tensor([10.0, -5.0]))  # logit of a frame from its best likeness
+
+    def encode_frames(self, frames: Tensor) -> FrameFeatures:
+        """frames: (B, 3, H, W) in [0, 1], sides multiples of 32."""
+        return self.neck(self.backbone(frames))
+
+    def see_query(self, window: Tensor, box: Tensor, visible: Tensor) -> QueryFeatures:
+        """Encode query windows (B, 3, S, S) and guess their foreground.
+
+        box: (B, 4) xyxy in [0, 1] of the window; visible: (B, 1, S, S), 0 where there is only padding.
+        """
+        scales = tuple(
+            self.encode_frames(
+                window if size == window.shape[-1] else F.interpolate(window, size=(size, size), mode="area")
+            )
+            for size in self.config.query_sizes
+        )
+        grid = scales[0].match
+        inside = box_coverage(box, grid.shape[-2], grid.shape[-1])
+        mask_logits, quality = self.query_mask(scales[0], inside[:, None])
+        seen = area_pool(visible.float(), grid)
+        return QueryFeatures(scales, box, seen, mask_logits, quality)
+
+    def template(self, query: QueryFeatures, mask: Tensor, quality: Tensor, level: Tensor) -> QueryTemplate:
+        """Turn seen queries into templates with a foreground mask (B, 1, h, w) in [0, 1] of any size."""
+        tokens, foreground, background, filters, axes = [], [], [], [], []
+        size = query.box[:, 2:] - query.box[:, :2]
+        for features in query.scales:
+            cells = features.match
+            height, width = cells.shape[-2:]
+            tokens.append(cells.flatten(2).transpose(1, 2))
+            coverage = area_pool(mask.float(), cells).flatten(1)
+            inside = box_coverage(query.box, height, width).flatten(1) >= 0.5
+            fg, bg = token_sets(coverage, inside, quality, level)
+            seen = area_pool(query.visible, cells).flatten(1) >= 0.5
+            foreground.append(fg)
+            background.append(bg * (seen | inside))
+            patch = cells * dcf.hann_window(height, width, cells.device)
+            target = dcf.gaussian_target(height, width, self.config.dcf.sigma * height, cells.device)
+            filters.append(dcf.solve_filter(patch, target, self.config.dcf.ridge))
+            axes.append(size * torch.tensor([width, height], device=size.device) / 2)
+        gain = torch.where(level == 2, self.config.qam.fallback_gain, 1.0)
+        return QueryTemplate(
+            torch.cat(tokens, 1),
+            torch.cat(foreground, 1),
+            torch.cat(background, 1),
+            tuple(filters),
+            torch.stack(axes, 1),
+            gain,
+        )
+
+    def initial_state(self, template: QueryTemplate) -> QamState:
+        """No frame seen yet; the object is expected at the middle of the query's scales."""
+        return qam.initial_state(template.semi_axes.median(1).values)
+
+    def coarse_logits(self, cells: Tensor, template: QueryTemplate) -> Tensor:
+        """How much B frames (B, D, H, W) may show B queries, from descriptors alone. (B,)"""
+        likeness, _ = similarity_maps(
+            cells, template.tokens, template.foreground, template.background, self.config.dpm
+        )
+        return self.coarse_from_map(likeness)
+
+    def coarse_from_map(self, likeness: Tensor) -> Tensor:
+        """Logit (...,) from O maps (..., H, W): the mean of the four most alike cells."""
+        best = likeness.flatten(-2).topk(4, -1).values.mean(-1)
+        return self.coarse[0] * best + self.coarse[1]
+
+    def match(
+        self, template: QueryTemplate, features: FrameFeatures, state: QamState
+    ) -> tuple[MatchOutput, QamState]:
+        """Look for B queries in B runs of T consecutive frames (features: B*T frames, run by run)."""
+        config = self.config
+        runs = len(template.tokens)
+        times = len(features) // runs
+        wide = template.expand(times)
+        cells = features.match
+        likeness, likelihood = similarity_maps(
+            cells, wide.tokens, wide.foreground, wide.background, config.dpm
+        )
+        responses = torch.stack([dcf.respond(cells, f) for f in wide.filters], 1)  # (BT, S, H, W)
+        response = responses.amax(1)
+        state, followed = self._follow(response.unflatten(0, (runs, times)), state)
+        location = followed.location * wide.gain[:, None, None]
+        switched = (
+            likeness * config.dpm.foreground,
+            likelihood * config.dpm.likelihood,
+            response * config.qam.enabled,
+            location * config.qam.enabled,
+        )
+        maps = torch.stack(switched, 1)
+        decoded = self.ram(features, maps, wide.tokens, torch.stack([wide.foreground, wide.background], -1))
+        return MatchOutput(decoded, likeness, likelihood, response, followed), state
+
+    def _follow(self, responses: Tensor, state: QamState) -> tuple[QamState, QamOutput]:
+        """Run the recursion over (B, T, H, W); the outputs come back as (B*T, ...)."""
+        outputs = []
+        for response in responses.unbind(1):
+            state, output = qam.step(state, response, self.config.qam)
+            outputs.append(output)
+        joined = (
+            torch.stack([getattr(o, name) for o in outputs], 1).flatten(0, 1)
+            for name in ("candidate", "position", "peak", "location")
+        )
+        return state, QamOutput(*joined)
+
+
+def box_coverage(boxes: Tensor, height: int, width: int) -> Tensor:
+    """Share (B, H, W) of each cell that boxes (B, 4), xyxy in [0, 1], cover."""
+    y = torch.arange(height, device=boxes.device)
+    x = torch.arange(width, device=boxes.device)
+
+    def share(low: Tensor, high: Tensor, cells: Tensor, count: int) -> Tensor:
+        return (
+            torch.minimum(high[:, None] * count, cells + 1) - torch.maximum(low[:, None] * count, cells)
+        ).clamp(0, 1)
+
+    x1, y1, x2, y2 = boxes.unbind(1)
+    return share(y1, y2, y, height)[:, :, None] * share(x1, x2, x, width)[:, None, :]

@@ -1,0 +1,1 @@
+BUILDERS: dict = {}

@@ -1,0 +1,174 @@
+"""Query-aware Module: candidate peaks of the filter's response, followed over time by an ellipse.
+
+A pure `step(state, response) -> (state, output)`; B runs side by side, H W cells, positions are (x, y).
+
+Departures from the paper (mode `fixed`): drift is the movement of the candidate itself and the refined
+position is the candidate, because the printed recursion lags behind for ever; the ellipse weighs candidates
+round the predicted position, because in the printed distance it has no effect; its axes keep their meaning
+(a along x, b along y); a weak peak forgets the state. Mode `paper` is the printed recursion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from egohieraloc.config import QamConfig
+
+
+@dataclass(frozen=True)
+class QamState:
+    """What is remembered of the frames before."""
+
+    position: Tensor  # (B, 2) refined position p_mod
+    drift: Tensor  # (B, 2) cumulative deformation Omega
+    semi_axes: Tensor  # (B, 2) of the ellipse: a along x, b along y, in cells
+    following: Tensor  # (B,) bool: False before the first and after a lost frame
+
+
+@dataclass(frozen=True)
+class QamOutput:
+    """Where the object is thought to be."""
+
+    candidate: Tensor  # (B, 2) p_can
+    position: Tensor  # (B, 2) p_mod
+    peak: Tensor  # (B,) response at the candidate
+    location: Tensor  # (B, H, W) normalised response under a Gaussian of the ellipse's size
+
+
+def initial_state(semi_axes: Tensor) -> QamState:
+    """No object seen yet; semi_axes (B, 2): half of the query's width and height, in cells."""
+    zeros = torch.zeros_like(semi_axes)
+    return QamState(zeros, zeros, semi_axes.clamp(min=0.5), torch.zeros_like(zeros[:, 0], dtype=torch.bool))
+
+
+def connected_components(mask: Tensor) -> Tensor:
+    """Labels (B, H, W) of the 8-connected components of a boolean mask; 0 is background.
+
+    Every component takes its highest cell number, spread by 3x3 maxima until nothing changes.
+    """
+    cells = mask.shape[-2] * mask.shape[-1]
+    number = torch.arange(1, cells + 1, device=mask.device, dtype=torch.float32).view(mask.shape[-2:])
+    labels = number * mask
+    while True:
+        spread = labels
+        for _ in range(8):
+            spread = F.max_pool2d(spread[:, None], 3, 1, 1)[:, 0] * mask
+        if torch.equal(spread, labels):
+            return labels.long()
+        labels = spread
+
+
+def step(state: QamState, response: Tensor, config: QamConfig) -> tuple[QamState, QamOutput]:
+    """Follow the object by one frame. response: (B, H, W)."""
+    response = response.detach().float()
+    threshold = response.mean((1, 2)) + config.sensitivity * response.std((1, 2))
+    labels = connected_components(response > threshold[:, None, None])
+    predicted = state.position + state.drift
+    chosen, candidate, peak = _choose_candidate(response, labels, state, predicted, config)
+    extent = _component_extent(labels, chosen)
+    if config.mode == "paper":
+        return _paper_step(state, response, candidate, peak, extent, config)
+
+    following = state.following[:, None]
+    movement = torch.where(following, candidate - state.position, torch.zeros_like(candidate))
+    drift = config.decay * state.drift + (1 - config.decay) * movement
+    semi_axes = config.smoothing * state.semi_axes + (1 - config.smoothing) * extent / 2
+    found = (peak >= config.lost_below)[:, None]
+    zeros = torch.zeros_like(drift)
+    new = QamState(
+        candidate,
+        torch.where(found & following, drift, zeros),
+        torch.where(found, semi_axes.clamp(min=0.5), state.semi_axes),
+        found[:, 0],
+    )
+    return new, QamOutput(candidate, candidate, peak, _location_map(response, candidate, new.semi_axes))
+
+
+def _choose_candidate(
+    response: Tensor, labels: Tensor, state: QamState, predicted: Tensor, config: QamConfig
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Label (B,) of the chosen component, its peak's position (B, 2) and response (B,)."""
+    width = response.shape[-1]
+    values, owner = response.flatten(1), labels.flatten(1)
+    slots = values.new_zeros(len(values), owner.shape[1] + 1)  # by label; slot 0 is the background
+    peaks = torch.full_like(slots, -torch.inf).scatter_reduce(1, owner, values, "amax")
+    peaks[:, 0] = -torch.inf
+    best = values.argmax(1)
+    if config.multi_peak:
+        area = slots.scatter_add(1, owner, torch.ones_like(values)).gather(1, owner)
+        lowest = peaks.topk(min(config.candidates, peaks.shape[1]), 1).values[:, -1:]
+        eligible = (owner > 0) & (values == peaks.gather(1, owner)) & (values >= lowest)
+        score = values.clamp(min=1e-6) * area**config.area_power
+        if config.ellipse and config.mode == "fixed":
+            score = score * _ellipse_prior(response, state, predicted, config).flatten(1)
+        ranked = score.masked_fill(~eligible, -torch.inf).argmax(1)
+        direct = (~state.following if config.mode == "paper" else False) | ~eligible.any(1)
+        best = torch.where(direct, best, ranked)
+    position = torch.stack([best % width, best // width], 1).float()
+    return owner.gather(1, best[:, None])[:, 0], position, values.gather(1, best[:, None])[:, 0]
+
+
+def _ellipse_prior(response: Tensor, state: QamState, predicted: Tensor, config: QamConfig) -> Tensor:
+    """Weights (B, H, W) in (0, 1] that fall with the elliptic distance from the predicted position."""
+    y, x = _grid(response)
+    a, b = state.semi_axes[:, 0, None, None], state.semi_axes[:, 1, None, None]
+    distance = torch.sqrt(
+        ((x - predicted[:, 0, None, None]) / a) ** 2 + ((y - predicted[:, 1, None, None]) / b) ** 2
+    )
+    prior = torch.exp(-config.ellipse_weight * distance / 2)
+    return torch.where(state.following[:, None, None], prior, torch.ones_like(prior))
+
+
+def _component_extent(labels: Tensor, chosen: Tensor) -> Tensor:
+    """Width and height (B, 2) of the chosen component in cells: at least 1 (the paper's max - min is 0)."""
+    member = (labels == chosen[:, None, None]) & (chosen > 0)[:, None, None]
+    return torch.stack([member.any(1).sum(1), member.any(2).sum(1)], 1).clamp(min=1).float()
+
+
+def _location_map(response: Tensor, position: Tensor, semi_axes: Tensor) -> Tensor:
+    """The response scaled to [0, 1], under a Gaussian at `position` with the ellipse's axes as sigma."""
+    y, x = _grid(response)
+    a, b = semi_axes[:, 0, None, None], semi_axes[:, 1, None, None]
+    gaussian = torch.exp(
+        -0.5 * (((x - position[:, 0, None, None]) / a) ** 2 + ((y - position[:, 1, None, None]) / b) ** 2)
+    )
+    low, high = response.amin((1, 2), keepdim=True), response.amax((1, 2), keepdim=True)
+    return gaussian * (response - low) / (high - low).clamp(min=1e-6)
+
+
+def _paper_step(
+    state: QamState, response: Tensor, candidate: Tensor, peak: Tensor, extent: Tensor, config: QamConfig
+) -> tuple[QamState, QamOutput]:
+    """The printed recursion (Eqs. of section 3.3): it lags by construction and is kept for comparison."""
+    following = state.following[:, None]
+    movement = torch.where(following, candidate - state.position, torch.zeros_like(candidate))
+    drift = torch.where(following, config.decay * state.drift + (1 - config.decay) * movement, movement)
+    half = (extent - 1) / 2
+    axes = torch.where(
+        following, config.smoothing * state.semi_axes + (1 - config.smoothing) * half, state.semi_axes
+    )
+    axes = axes.sort(1, descending=True).values.clamp(min=1e-6)  # a >= b by swapping
+    y, x = _grid(response)
+    shift = torch.floor(drift + 0.5)
+    px, py = candidate[:, 0, None, None], candidate[:, 1, None, None]
+    distance = torch.hypot(x + shift[:, 0, None, None] - px, y + shift[:, 1, None, None] - py)
+    if config.ellipse:
+        a, b = axes[:, 0, None, None], axes[:, 1, None, None]
+        distance = distance + config.ellipse_weight * torch.sqrt(((x - px) / a) ** 2 + ((y - py) / b) ** 2)
+    best = distance.flatten(1).argmin(1)
+    width = response.shape[-1]
+    refined = torch.stack([best % width, best // width], 1).float()
+    position = torch.where(following, refined, candidate)
+    new = QamState(position, drift, axes, torch.ones_like(state.following))
+    return new, QamOutput(candidate, position, peak, _location_map(response, position, axes.clamp(min=0.5)))
+
+
+def _grid(response: Tensor) -> tuple[Tensor, Tensor]:
+    height, width = response.shape[-2:]
+    y = torch.arange(height, device=response.device, dtype=torch.float32)[None, :, None]
+    x = torch.arange(width, device=response.device, dtype=torch.float32)[None, None, :]
+    return y, x

@@ -1,0 +1,111 @@
+"""Weights on disk: one safetensors file that carries its own settings, loaded strictly.
+
+The header holds a format number, the network's settings as JSON and the calibration of the answer's score.
+Tensors are stored in half precision; statistics and other vectors in full.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from egohieraloc.config import NetworkConfig, from_dict, to_dict
+from egohieraloc.errors import ConfigError, WeightsError
+from egohieraloc.files import atomic_path
+from egohieraloc.models.network import EgoHieraLocNet
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Turns the peak of a score curve into the probability that the answer is right."""
+
+    slope: float = 1.0
+    offset: float = 0.0
+    threshold: float = 0.5  # answers below it are `NotFound`
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A network ready for use, and what is known about it."""
+
+    network: EgoHieraLocNet
+    calibration: Calibration
+    fingerprint: str  # of the file; part of every cache key
+
+
+def save_weights(path: str | Path, network: EgoHieraLocNet, calibration: Calibration | None = None) -> None:
+    """Write the network in half precision, with its settings."""
+    header = {
+        "format": str(FORMAT),
+        "network": json.dumps(to_dict(network.config)),
+        "calibration": json.dumps(to_dict(calibration or Calibration())),
+    }
+    tensors = {
+        name: (value.half() if value.is_floating_point() and value.ndim > 1 else value).cpu().contiguous()
+        for name, value in network.state_dict().items()
+        if not name.endswith("num_batches_tracked")
+    }
+    with atomic_path(path) as temporary:
+        save_file(tensors, temporary, metadata=header)
+
+
+def load_weights(path: str | Path) -> Weights:
+    """Read a file written by `save_weights`; the network comes in full precision, for inference."""
+    path = Path(path)
+    if not path.is_file():
+        raise WeightsError(f"There is no weights file at {path}. Give a preset's name or an existing file.")
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"{path} cannot be read as weights ({error}). Fetch or train it again.") from error
+    if header.get("format") != str(FORMAT):
+        raise WeightsError(
+            f"{path} is not a weights file of this package (format {header.get('format', 'unknown')}, "
+            f"wanted {FORMAT}). Backbone checkpoints are given to training, not here."
+        )
+    try:
+        config = from_dict(NetworkConfig, json.loads(header["network"]))
+        calibration = from_dict(Calibration, json.loads(header["calibration"]))
+    except (KeyError, json.JSONDecodeError, ConfigError) as error:
+        raise WeightsError(f"{path} has broken settings: {error}") from error
+    network = EgoHieraLocNet(config)
+    own = network.state_dict()
+    wanted = {name for name in own if not name.endswith("num_batches_tracked")}
+    wrong = sorted(wanted ^ tensors.keys()) or [n for n in wanted if own[n].shape != tensors[n].shape]
+    if wrong:
+        raise WeightsError(f"{path} does not fit its own settings: see {wrong[0]} ({len(wrong)} such).")
+    if not all(torch.isfinite(value).all() for value in tensors.values()):
+        raise WeightsError(f"{path} holds values that are not finite. Fetch or train it again.")
+    network.load_state_dict({**own, **{name: value.float() for name, value in tensors.items()}})
+    return Weights(network.eval().requires_grad_(False), calibration, _fingerprint(path))
+
+
+def find_weights(name: str | Path) -> Path:
+    """The file of a shipped preset, or the path itself."""
+    path = Path(name)
+    if path.suffix == ".safetensors" or path.exists():
+        return path
+    shipped = resources.files("egohieraloc") / "weights"
+    known = sorted(Path(str(f)).stem for f in shipped.iterdir()) if shipped.is_dir() else []
+    known = [k for k in known if k not in ("README", "")]
+    if str(name) not in known:
+        raise WeightsError(
+            f"No trained weights '{name}' come with this package (there are: {', '.join(known) or 'none'}). "
+            "Train some with `egohieraloc train`, or give the path of a .safetensors file."
+        )
+    return Path(str(shipped / f"{name}.safetensors"))
+
+
+def _fingerprint(path: Path) -> str:
+    return hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()

@@ -1,0 +1,76 @@
+"""A look at what is being learnt: queries, frames and truth of composed clips side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from egohieraloc.images import write_image
+from egohieraloc.training.composer import ClipBatch, Composer
+from egohieraloc.training.composer_config import ComposerConfig
+from egohieraloc.training.packs import Packs
+from egohieraloc.types import Rgb
+
+TILE_PX = 224
+TRUTH, BOX, ABSENT = (0, 255, 0), (255, 220, 0), (255, 40, 40)
+
+
+def contact_sheet(batch: ClipBatch) -> Rgb:
+    """One row per clip: query with its box, query mask, then each frame with box and outline of the truth.
+
+    A red bar over a frame says that the target is absent, a green one that it is there.
+    """
+    rows = [_row(batch, clip) for clip in range(len(batch.query))]
+    return np.concatenate(rows)
+
+
+def write_contact_sheet(
+    path: str | Path,
+    packs: Packs,
+    config: ComposerConfig,
+    *,
+    seed: int = 0,
+    rows: int = 8,
+    device: str = "cpu",
+) -> None:
+    """Compose `rows` clips and write them as one picture."""
+    batch = Composer(packs, config, torch.device(device), seed).batch(0, rows)
+    write_image(path, contact_sheet(batch))
+
+
+def _row(batch: ClipBatch, clip: int) -> Rgb:
+    query = _pixels(batch.query[clip])
+    scale = TILE_PX / query.shape[0]
+    query = cv2.resize(query, (TILE_PX, TILE_PX), interpolation=cv2.INTER_AREA)
+    x1, y1, x2, y2 = (int(v) for v in (batch.query_box[clip] * scale).round().tolist())
+    cv2.rectangle(query, (x1, y1), (x2 - 1, y2 - 1), BOX, 1)
+    mask = _pixels(batch.query_mask[clip].expand(3, -1, -1))
+    tiles = [query, cv2.resize(mask, (TILE_PX, TILE_PX), interpolation=cv2.INTER_AREA)]
+    for time in range(batch.frames.shape[1]):
+        frame = _pixels(batch.frames[clip, time])
+        present = bool(batch.presence[clip, time] > 0.5)
+        _draw_truth(frame, batch.masks[clip, time].cpu().numpy(), batch.boxes[clip, time].tolist(), present)
+        tiles.append(cv2.resize(frame, (2 * TILE_PX, 2 * TILE_PX), interpolation=cv2.INTER_AREA))
+    left = np.concatenate(tiles[:2])
+    return np.concatenate([left, *tiles[2:]], 1)
+
+
+def _draw_truth(frame: Rgb, mask: NDArray[np.float32], box: list[float], present: bool) -> None:
+    height, width = frame.shape[:2]
+    solid = (cv2.resize(mask, (width, height)) > 0.5).astype(np.uint8)
+    outlines, _ = cv2.findContours(solid, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    cv2.drawContours(frame, outlines, -1, TRUTH, 1)
+    if present:
+        x1, y1, x2, y2 = (int(v) for v in box)
+        cv2.rectangle(frame, (x1, y1), (x2 - 1, y2 - 1), BOX, 1)
+    frame[:4] = TRUTH if present else ABSENT
+
+
+def _pixels(image: torch.Tensor) -> Rgb:
+    """(3, H, W) in [0, 1] to RGB."""
+    array = image.permute(1, 2, 0).float().cpu().numpy()
+    return np.ascontiguousarray((array * 255).round().clip(0, 255).astype(np.uint8))

@@ -1,0 +1,117 @@
+"""What lens, sensor and codec do to a picture. Images are (N, 3, H, W) in [0, 1].
+
+Costly effects run on a fixed number of samples drawn at random (`Dice.some`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as nnf
+from torch import Tensor
+
+BLUR_TAPS = 4  # two passes of so many shifted pictures make their square
+BLOCK = 8
+
+# Quantisation steps of the JPEG standard (Annex K) at quality 50, as shares of white.
+_LUMA = (
+    (16, 11, 10, 16, 24, 40, 51, 61),
+    (12, 12, 14, 19, 26, 58, 60, 55),
+    (14, 13, 16, 24, 40, 57, 69, 56),
+    (14, 17, 22, 29, 51, 87, 80, 62),
+    (18, 22, 37, 56, 68, 109, 103, 77),
+    (24, 35, 55, 64, 81, 104, 113, 92),
+    (49, 64, 78, 87, 103, 121, 120, 101),
+    (72, 92, 95, 98, 112, 100, 103, 99),
+)
+_CHROMA_DC, _CHROMA_SLOPE, _CHROMA_TOP = 17, 8, 99
+
+
+class Codec:
+    """Quantises 8x8 blocks of cosine coefficients, as JPEG does."""
+
+    def __init__(self, device: torch.device) -> None:
+        n = torch.arange(BLOCK, dtype=torch.float64)
+        basis = torch.cos((n[None, :] + 0.5) * n[:, None] * math.pi / BLOCK) * math.sqrt(2 / BLOCK)
+        basis[0] /= math.sqrt(2)
+        self._basis = basis.float().to(device)
+        chroma = (_CHROMA_DC + _CHROMA_SLOPE * (n[:, None] + n[None, :]) * 2).clamp(max=_CHROMA_TOP)
+        luma = torch.tensor(_LUMA, dtype=torch.float64)
+        self._steps = (torch.stack((luma, chroma, chroma)) / 255).float().to(device)
+        self._ycc = torch.tensor(
+            [[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]], device=device
+        )
+        self._rgb = torch.linalg.inv(self._ycc.double().cpu()).float().to(device)
+
+    def __call__(self, image: Tensor, strength: Tensor) -> Tensor:
+        """Compress with the standard table times strength (N,). Sides are multiples of 8."""
+        count, _, height, width = image.shape
+        dtype = image.dtype
+        basis, steps = self._basis.to(dtype), self._steps.to(dtype)
+        blocks = torch.einsum("dc,nchw->ndhw", self._ycc.to(dtype), image)
+        blocks = blocks.reshape(count, 3, height // BLOCK, BLOCK, width // BLOCK, BLOCK).transpose(3, 4)
+        step = steps.mT[None, :, None, None] * strength.to(dtype)[:, None, None, None, None, None]
+        coefficients = (blocks @ basis.T).mT @ basis.T  # transposed within each block
+        coefficients = (coefficients / step).round() * step
+        blocks = (coefficients @ basis).mT @ basis
+        blocks = blocks.transpose(3, 4).reshape(count, 3, height, width)
+        return torch.einsum("dc,nchw->ndhw", self._rgb.to(dtype), blocks).clamp(0, 1)
+
+
+def grade(image: Tensor, gain: Tensor, gamma: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
+    """Gain (N, 3), gamma, contrast about mid grey and saturation (N,)."""
+    image = image.clamp(min=1e-3) ** _per_sample(gamma, image) * gain.to(image.dtype)[:, :, None, None]
+    image = (image - 0.4) * _per_sample(contrast, image) + 0.4
+    grey = image.mean(1, keepdim=True)
+    return ((image - grey) * _per_sample(saturation, image) + grey).clamp(0, 1)
+
+
+def defocus(image: Tensor, sigma: Tensor) -> Tensor:
+    """Gaussian blur by sigma (N,) in pixels, at most about 3."""
+    radius = 5
+    offsets = torch.arange(-radius, radius + 1, device=image.device)
+    weights = torch.exp(-offsets.square() / (2 * sigma[:, None].square()))
+    weights = (weights / weights.sum(1, keepdim=True)).to(image.dtype)
+    count, channels, height, width = image.shape
+    kernel = weights.repeat_interleave(channels, 0)[:, None, None, :]
+    flat = nnf.pad(image, (radius, radius, radius, radius), mode="replicate").flatten(0, 1)[None]
+    flat = nnf.conv2d(flat, kernel, groups=count * channels)
+    flat = nnf.conv2d(flat, kernel.transpose(2, 3), groups=count * channels)
+    return flat.reshape(count, channels, height, width)
+
+
+def smear(image: Tensor, drift: Tensor, swing: Tensor) -> Tensor:
+    """Motion blur: the picture moves by drift (N, 2) and turns by swing (N,) about its centre meanwhile.
+
+    View units and radians over the exposure, whose middle is where the truth was taken.
+    """
+    count, _, height, width = image.shape
+    y = (torch.arange(height, device=image.device) + 0.5) * (2 / height) - 1
+    x = (torch.arange(width, device=image.device) + 0.5) * (2 / width) - 1
+    base = torch.stack((x[None, :].expand(height, width), y[:, None].expand(height, width)), -1)
+    turned = torch.stack((-base[..., 1], base[..., 0]), -1)
+    field = (drift[:, None, None] + swing[:, None, None, None] * turned).to(image.dtype)
+    base = base.to(image.dtype)
+    for reach in (1 / BLUR_TAPS**2, 1 / BLUR_TAPS):
+        total = torch.zeros_like(image)
+        for tap in range(BLUR_TAPS):
+            grid = base + field * ((tap - (BLUR_TAPS - 1) / 2) * reach)
+            total += nnf.grid_sample(image, grid, padding_mode="border", align_corners=False)
+        image = total / BLUR_TAPS
+    return image
+
+
+def coarse(image: Tensor, side: int) -> Tensor:
+    """Down to side x side with averaging."""
+    size = (side, side)
+    small = nnf.interpolate(image.float(), size=size, mode="bilinear", antialias=True, align_corners=False)
+    return small.to(image.dtype)
+
+
+def enlarged(image: Tensor, side: int) -> Tensor:
+    return nnf.interpolate(image, size=(side, side), mode="bilinear", align_corners=False).clamp(0, 1)
+
+
+def _per_sample(value: Tensor, image: Tensor) -> Tensor:
+    return value.to(image.dtype)[:, None, None, None]

@@ -1,0 +1,208 @@
+"""The training loop: one process or many, resumable to the bit, stopped when the loss is not finite."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from egohieraloc.errors import EgoHieraLocError, MissingExtraError
+from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.training.checkpoint import TrainState, load_state, save_state
+from egohieraloc.training.losses import LossWeights, weighted_sum
+from egohieraloc.training.objective import ClipBatch, clip_terms
+
+ClipSource = Callable[[int], ClipBatch]  # the batch of a step; the same step always gives the same batch
+Validate = Callable[[EgoHieraLocNet], dict[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimConfig:
+    """How the weights are moved. The paper's recipe: `schedule="paper"`, 20k steps, 1.5e-3, decay 0.02."""
+
+    steps: int = 20_000
+    batch: int = 64  # clips a step, over all processes
+    learning_rate: float = 1e-3
+    backbone_rate: float = 0.3  # share of the learning rate for a pretrained backbone
+    weight_decay: float = 0.02
+    warmup: int = 250
+    schedule: Literal["cosine", "paper"] = "cosine"
+    clip_norm: float = 1.0
+    ema: float = 0.999  # decay of the averaged weights, which are the ones that are kept
+    precision: Literal["bf16", "no"] = "bf16"
+    compile: bool = False
+    freeze_norm: bool = False  # keep BatchNorm's statistics as they are
+    seed: int = 0
+    checkpoint_every: int = 500
+    validate_every: int = 1000
+    log_every: int = 20
+
+
+class LossNotFiniteError(EgoHieraLocError):
+    """Training went wrong; the last checkpoint is from before."""
+
+
+class ClipObjective(nn.Module):
+    """Network and losses as one module, so that a parallel wrapper sees one forward pass."""
+
+    def __init__(self, network: EgoHieraLocNet, weights: LossWeights) -> None:
+        super().__init__()
+        self.network = network
+        self.weights = weights
+
+    def forward(self, batch: ClipBatch, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        terms, figures = clip_terms(self.network, batch, generator)
+        total = weighted_sum(terms, self.weights)
+        shown = {name: value.detach() for name, value in (terms | figures).items()}
+        return total, shown | {"total": total.detach()}
+
+
+def learning_rate_factor(step: int, config: OptimConfig) -> float:
+    """Share of the peak learning rate at a step (from 0): linear warm-up, then steps down or a cosine."""
+    if step < config.warmup:
+        return (step + 1) / config.warmup
+    if config.schedule == "paper":
+        return 0.1 ** sum(step >= milestone for milestone in (2_000, 4_000, 11_000))
+    progress = (step - config.warmup) / max(1, config.steps - config.warmup)
+    return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+
+def build_optimizer(network: EgoHieraLocNet, config: OptimConfig) -> torch.optim.AdamW:
+    """AdamW; the backbone moves more slowly, and vectors (norms, biases) do not decay."""
+    groups: dict[tuple[float, float], list[Tensor]] = {}
+    for name, parameter in network.named_parameters():
+        rate = config.backbone_rate if name.startswith("backbone.") else 1.0
+        decay = config.weight_decay if parameter.ndim > 1 else 0.0
+        groups.setdefault((rate, decay), []).append(parameter)
+    fused = next(network.parameters()).is_cuda
+    return torch.optim.AdamW(
+        [
+            {"params": parameters, "lr": rate * config.learning_rate, "weight_decay": decay, "peak": rate}
+            for (rate, decay), parameters in groups.items()
+        ],
+        lr=config.learning_rate,
+        fused=fused,
+    )
+
+
+def train(
+    network: EgoHieraLocNet,
+    source: ClipSource,
+    config: OptimConfig,
+    folder: Path,
+    *,
+    weights: LossWeights | None = None,
+    validate: Validate | None = None,
+    resume: bool = False,
+    until_s: float = math.inf,
+) -> TrainState:
+    """Train, and return the state at the end or at the time limit. `folder` keeps checkpoints and logs.
+
+    Killed at any moment, nothing is lost but the steps since the last checkpoint: `resume=True` goes on.
+    """
+    try:
+        from accelerate import Accelerator
+        from accelerate.utils import set_seed
+    except ImportError as error:
+        raise MissingExtraError("accelerate", "train") from error
+
+    started = time.monotonic()
+    accelerator = Accelerator(mixed_precision=config.precision)
+    set_seed(config.seed)
+    network.to(accelerator.device)
+    optimizer = build_optimizer(network, config)
+    state = TrainState.start(network, optimizer)
+    if resume:
+        load_state(state, folder)
+    objective = accelerator.prepare(ClipObjective(network, weights or LossWeights()))
+    optimizer = accelerator.prepare(optimizer)
+    log = _Log(folder, enabled=accelerator.is_main_process)
+    generator = torch.Generator(accelerator.device)
+    run = torch.compile(objective) if config.compile else objective
+
+    while state.step < config.steps and time.monotonic() - started < until_s:
+        network.train()
+        if config.freeze_norm:
+            _freeze_norms(network)
+        factor = learning_rate_factor(state.step, config)
+        for group in optimizer.param_groups:
+            group["lr"] = config.learning_rate * group["peak"] * factor
+        batch = _share(source(state.step), accelerator.process_index, accelerator.num_processes)
+        generator.manual_seed((config.seed << 32) + state.step)
+        with accelerator.autocast():
+            total, shown = run(batch, generator)
+        accelerator.backward(total)
+        norm = accelerator.clip_grad_norm_(network.parameters(), config.clip_norm)
+        optimizer.step()
+        optimizer.zero_grad()
+        state.average(network, config.ema)
+        state.step += 1
+        if state.step % config.log_every == 0 or state.step == config.steps:
+            _require_finite(shown["total"], norm, state.step)
+            log.write(state.step, {**shown, "learning_rate": config.learning_rate * factor, "gradient": norm})
+        if accelerator.is_main_process and state.step % config.checkpoint_every == 0:
+            save_state(state, folder)
+        if validate and accelerator.is_main_process and state.step % config.validate_every == 0:
+            log.write(state.step, validate(state.averaged))
+    if accelerator.is_main_process:
+        save_state(state, folder)
+    log.close()
+    return state
+
+
+def _share(batch: ClipBatch, rank: int, processes: int) -> ClipBatch:
+    """This process's part of a batch."""
+    return ClipBatch(*(getattr(batch, f.name).chunk(processes)[rank] for f in fields(batch)))
+
+
+def _freeze_norms(network: EgoHieraLocNet) -> None:
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+
+
+def _require_finite(total: Tensor, norm: Tensor, step: int) -> None:
+    if not (math.isfinite(float(total)) and math.isfinite(float(norm))):
+        raise LossNotFiniteError(
+            f"The loss is {float(total)} and its gradient's norm {float(norm)} at step {step}. "
+            "Lower optim.learning_rate, or set optim.compile=false, and resume from the last checkpoint."
+        )
+
+
+class _Log:
+    """Scalars to TensorBoard where it is installed, and always to log.jsonl."""
+
+    def __init__(self, folder: Path, *, enabled: bool) -> None:
+        self.file = None
+        self.board = None
+        if not enabled:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file = (folder / "log.jsonl").open("a", encoding="utf-8")
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            return
+        self.board = SummaryWriter(str(folder))
+
+    def write(self, step: int, values: Mapping[str, Tensor | float]) -> None:
+        if self.file is None:
+            return
+        plain = {name: round(float(value), 6) for name, value in values.items()}
+        self.file.write(json.dumps({"step": step, "time_s": round(time.time(), 2), **plain}) + "\n")
+        self.file.flush()
+        if self.board is not None:
+            for name, value in plain.items():
+                self.board.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        for sink in (self.file, self.board):
+            if sink is not None:
+                sink.close()

@@ -1,0 +1,114 @@
+"""The losses, one function each, and their weighted sum (paper, "Training stage").
+
+B samples; masks are (B, h, w); boxes xyxy in [0, 1]. Where the text cannot be followed (counts of a binarised
+mask have no gradient; the filter's residual on its own query only measures feature energy) REFERENCE names
+in docs/paper.md say what is done instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossWeights:
+    """Weights of the sum. The paper's are `PAPER`; ours add what helps a small network tell things apart."""
+
+    presence: float = 0.5  # eta_1, L_BCE
+    box: float = 1.0  # eta_2, L_smooth
+    mask_in_box: float = 0.3  # eta_2, L_IoU^s2b
+    filter: float = 0.3  # eta_3, L_f
+    mask: float = 1.0  # eta_4, L_seg
+    dice: float = 1.0  # overlap of the mask, indifferent to the object's size
+    cells: float = 0.5  # is the object in this stride-16 cell?
+    likeness: float = 0.5  # the same question put to O alone
+    contrast: float = 0.3  # each query against every frame of the batch
+    query_mask: float = 0.5  # the built-in query segmenter
+    query_quality: float = 0.1  # and its own quality
+
+
+PAPER = LossWeights(
+    presence=0.1, box=0.4, mask_in_box=0.4, filter=0.1, mask=0.2, dice=0, cells=0, likeness=0, contrast=0
+)
+
+
+def presence_loss(logits: Tensor, presence: Tensor) -> Tensor:
+    """L_BCE: is the object in the frame? Both (B,)."""
+    return F.binary_cross_entropy_with_logits(logits, presence)
+
+
+def box_loss(boxes: Tensor, wanted: Tensor, weight: Tensor, *, beta: float = 1 / 28) -> Tensor:
+    """L_smooth of cell-wise boxes (B, 4, H, W) to (B, 4), weighted by (B, H, W).
+
+    The quadratic part ends at one cell, not at the whole picture as with the paper's 1.
+    """
+    distance = F.smooth_l1_loss(
+        boxes, wanted[:, :, None, None].expand_as(boxes), beta=beta, reduction="none"
+    ).sum(1)
+    return (distance * weight).sum() / weight.sum().clamp(min=1.0)
+
+
+def mask_in_box_loss(probability: Tensor, inside: Tensor, presence: Tensor, *, alpha: float = 0.25) -> Tensor:
+    """L_IoU^s2b with soft counts: mass of the mask in the box against mass outside and holes inside.
+
+    probability, inside: (B, h, w), `inside` the share of each pixel in the true box; alpha: alpha_IoU.
+    """
+    in_object = (probability * inside).sum((1, 2))
+    in_background = ((1 - probability) * inside).sum((1, 2))
+    out_object = (probability * (1 - inside)).sum((1, 2))
+    loss = 1 - in_object / (alpha * in_background + in_object + out_object).clamp(min=1e-6)
+    return (loss * presence).sum() / presence.sum().clamp(min=1.0)
+
+
+def mask_loss(logits: Tensor, wanted: Tensor, trust: Tensor) -> Tensor:
+    """L_seg: pixel-wise cross-entropy; trust (B,) is 1 for real masks and 0.3 for pseudo-masks."""
+    loss = F.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean((1, 2))
+    return (loss * trust).mean()
+
+
+def dice_loss(probability: Tensor, wanted: Tensor, presence: Tensor) -> Tensor:
+    """One minus the soft overlap of the mask, over the samples that have one."""
+    overlap = 2 * (probability * wanted).sum((1, 2)) + 1
+    total = probability.sum((1, 2)) + wanted.sum((1, 2)) + 1
+    return ((1 - overlap / total) * presence).sum() / presence.sum().clamp(min=1.0)
+
+
+def balanced_cell_loss(logits: Tensor, wanted: Tensor) -> Tensor:
+    """Cross-entropy over cells (B, H, W) in which the object and everything else weigh the same.
+
+    The rest is weighed by its own probability squared, so that look-alikes count and empty walls do not.
+    """
+    positive = (F.softplus(-logits) * wanted).sum() / wanted.sum().clamp(min=1.0)
+    hardness = torch.sigmoid(logits.detach()).square() * (1 - wanted)
+    negative = (F.softplus(logits) * hardness).sum() / hardness.sum().clamp(min=wanted.sum().clamp(min=1.0))
+    return positive + negative
+
+
+def contrast_loss(likeness: Tensor, source: Tensor, presence: Tensor, scale: Tensor) -> Tensor:
+    """Each query must like its own frame better than all other frames of the batch.
+
+    likeness: (B, B) of query i to frame j; source: (B,) instance numbers; frames of the same instance are no
+    negatives; absent queries (presence 0) have no positive and are left out.
+    """
+    same = source[:, None] == source[None, :]
+    own = torch.eye(len(source), dtype=torch.bool, device=source.device)
+    logits = (likeness * scale).masked_fill(same & ~own, -torch.inf)
+    loss = F.cross_entropy(logits, torch.arange(len(source), device=source.device), reduction="none")
+    return (loss * presence).sum() / presence.sum().clamp(min=1.0)
+
+
+def quality_loss(quality_logit: Tensor, mask_logits: Tensor, wanted: Tensor) -> Tensor:
+    """The segmenter must predict its own intersection over union with the truth."""
+    found = mask_logits.detach() > 0
+    truth = wanted > 0.5
+    union = (found | truth).sum((1, 2)).clamp(min=1)
+    return F.binary_cross_entropy_with_logits(quality_logit, (found & truth).sum((1, 2)) / union)
+
+
+def weighted_sum(terms: dict[str, Tensor], weights: LossWeights) -> Tensor:
+    """L_total."""
+    return torch.stack([terms[f.name] * getattr(weights, f.name) for f in fields(weights)]).sum()

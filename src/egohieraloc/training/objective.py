@@ -1,0 +1,141 @@
+"""From a batch of clips to the loss terms: one forward pass of the whole network.
+
+B clips of T frames; S the query window's side, F the frame's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from egohieraloc.models import dcf
+from egohieraloc.models.layers import area_pool
+from egohieraloc.models.network import EgoHieraLocNet, QueryFeatures, box_coverage
+from egohieraloc.training import losses
+
+
+@dataclass(frozen=True)
+class ClipBatch:
+    """Training clips, made by the composer or read from a data set."""
+
+    query: Tensor  # (B, 3, S, S) in [0, 1], the query window
+    query_mask: Tensor  # (B, 1, S, S) its true foreground
+    query_box: Tensor  # (B, 4) xyxy in pixels of the window, as a user would draw it
+    frames: Tensor  # (B, T, 3, F, F) in [0, 1]
+    masks: Tensor  # (B, T, F/4, F/4) visible target, area-averaged
+    boxes: Tensor  # (B, T, 4) xyxy in pixels of the visible target
+    presence: Tensor  # (B, T) 0 or 1
+    source: Tensor  # (B,) number of the physical thing
+    trust: Tensor  # (B,) 1 for real masks, 0.3 for pseudo-masks
+
+
+def clip_terms(
+    network: EgoHieraLocNet, batch: ClipBatch, generator: torch.Generator
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Loss terms by name (see `LossWeights`) and figures to watch, all scalars."""
+    clips, times = batch.presence.shape
+    size = batch.query.shape[-1]
+    visible = (batch.query.amax(1, keepdim=True) > 0.02).float()
+    query = network.see_query(batch.query, batch.query_box / size, visible)
+    mask, quality, level = _choose_masks(query, batch.query_mask, generator)
+    template = network.template(query, mask, quality, level)
+    features = network.encode_frames(batch.frames.flatten(0, 1))
+    output, _ = network.match(template, features, network.initial_state(template))
+    ram = output.ram
+
+    masks, presence = batch.masks.flatten(0, 1), batch.presence.flatten()
+    boxes = batch.boxes.flatten(0, 1) / batch.frames.shape[-1]
+    grid = output.response.shape[-1]
+    cells = _cell_targets(masks, grid)
+    logits = ram.mask_logits.float()
+    probability = logits.sigmoid()
+    query_logits = query.mask_logits.float()
+    query_truth = area_pool(batch.query_mask.float(), query_logits)[:, 0]
+    always = torch.ones_like(batch.trust)
+    first = features.match.unflatten(0, (clips, times))[:, 0]
+    cross = _cross_likeness(template.tokens, template.foreground, first)
+    terms = {
+        "presence": losses.presence_loss(ram.presence_logit, presence),
+        "box": losses.box_loss(ram.boxes, boxes, cells * presence[:, None, None]),
+        "mask_in_box": losses.mask_in_box_loss(
+            probability, box_coverage(boxes, logits.shape[-2], logits.shape[-1]), presence
+        ),
+        "filter": dcf.filter_loss(output.response, boxes * grid, presence, network.config.dcf.sigma),
+        "mask": losses.mask_loss(logits, masks, batch.trust.repeat_interleave(times)),
+        "dice": losses.dice_loss(probability, masks, presence),
+        "cells": losses.balanced_cell_loss(ram.cell_logits, cells),
+        "likeness": losses.balanced_cell_loss(
+            network.coarse[0] * output.foreground.float() + network.coarse[1], cells
+        ),
+        "contrast": losses.contrast_loss(
+            cross, batch.source, batch.presence[:, 0], network.coarse[0].detach()
+        ),
+        "query_mask": losses.mask_loss(query_logits, query_truth, always)
+        + losses.dice_loss(query_logits.sigmoid(), query_truth, always),
+        "query_quality": losses.quality_loss(query.quality_logit, query_logits, query_truth),
+    }
+    return terms, _figures(probability, masks, ram.presence_logit, presence, query_logits, query_truth)
+
+
+def _choose_masks(
+    query: QueryFeatures, truth: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Foreground mask (B, 1, h, w), quality (B,) and level (B,) as they vary at inference.
+
+    Half of the queries take the segmenter's own guess, three tenths the truth, the rest have none (level 2);
+    a quarter of the guesses are used softly (level 1).
+    """
+    guess = (query.mask_logits.detach()[:, None] > 0).float()
+    truth = area_pool(truth.float(), guess)
+    draw = torch.rand(2, len(guess), generator=generator, device=guess.device)
+    mask = torch.where((draw[0] < 0.5)[:, None, None, None], guess, truth)
+    level = torch.where(draw[0] > 0.8, 2, torch.where(draw[0] < 0.125, 1, 0))
+    return mask, 0.4 + 0.2 * draw[1], level
+
+
+def _cell_targets(masks: Tensor, grid: int) -> Tensor:
+    """Target (B, H, W) of each stride-16 cell: 1 from half coverage on, and in the best covered cell."""
+    coverage = F.adaptive_avg_pool2d(masks[:, None].float(), (grid, grid))[:, 0]
+    best = coverage.amax((1, 2), keepdim=True)
+    return torch.where((coverage == best) & (best > 0), 1.0, (2 * coverage).clamp(max=1))
+
+
+def _cross_likeness(tokens: Tensor, foreground: Tensor, cells: Tensor, *, most_tokens: int = 48) -> Tensor:
+    """Likeness (B, B) of each query to each frame: mean of its four most alike cells.
+
+    tokens: (B, N, D); foreground: (B, N); cells: (B, D, H, W). The heaviest `most_tokens` tokens stand for a
+    query; weights are disturbed by their order, so that all scales are represented.
+    """
+    count = tokens.shape[1]
+    spread = torch.arange(count, device=tokens.device).float().mul(0.618034).frac()  # even over the scales
+    order = (foreground.detach() + 0.01 * spread).topk(min(most_tokens, count), 1).indices
+    chosen = tokens.gather(1, order[..., None].expand(-1, -1, tokens.shape[-1]))
+    member = foreground.gather(1, order) > 0
+    similarity = torch.einsum("ind,jdc->ijnc", chosen, cells.flatten(2))
+    best = similarity.masked_fill(~member[:, None, :, None], -1.0).amax(2)
+    return best.topk(4, -1).values.mean(-1).float()
+
+
+def _figures(
+    probability: Tensor,
+    masks: Tensor,
+    logit: Tensor,
+    presence: Tensor,
+    query_logits: Tensor,
+    query_truth: Tensor,
+) -> dict[str, Tensor]:
+    """Overlap of the masks on present frames, and the share of right presence decisions."""
+
+    def overlap(found: Tensor, truth: Tensor) -> Tensor:
+        return (found & truth).sum((1, 2)) / (found | truth).sum((1, 2)).clamp(min=1)
+
+    with torch.no_grad():
+        iou = overlap(probability > 0.5, masks > 0.5)
+        return {
+            "mask_iou": (iou * presence).sum() / presence.sum().clamp(min=1),
+            "presence_accuracy": ((logit > 0) == (presence > 0.5)).float().mean(),
+            "query_iou": overlap(query_logits > 0, query_truth > 0.5).mean(),
+        }
