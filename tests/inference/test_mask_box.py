@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from egohieraloc.inference.mask_box import box_from_mask, heaviest_component, semantic_confidence
+from egohieraloc.inference.mask_box import (
+    _ellipse_span,
+    box_from_mask,
+    heaviest_component,
+    semantic_confidence,
+)
 from egohieraloc.types import Box
 
 
@@ -47,6 +52,13 @@ def test_an_ellipse_is_boxed_to_a_cell(a: int, b: int, angle: int) -> None:
     box = box_from_mask(mask)
     wanted = (56.5 - reach_x, 50.5 - reach_y, 56.5 + reach_x, 50.5 + reach_y)
     assert box.xyxy == pytest.approx(wanted, abs=1.6 if angle % 90 == 0 else 0.07 * 2 * a)
+
+
+def test_the_search_begins_with_the_ellipse_itself() -> None:
+    mask = np.zeros((41, 81), np.uint8)
+    cv2.ellipse(mask, (40, 20), (40, 20), 0, 0, 360, 1, -1)
+    assert _ellipse_span(mask > 0) == ((0, 41), (0, 81))
+    assert _ellipse_span(np.ones((1, 1), bool)) == ((0, 1), (0, 1))
 
 
 @settings(max_examples=40, deadline=None)

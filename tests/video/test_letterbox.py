@@ -87,8 +87,14 @@ def test_a_point_in_the_picture_is_where_the_box_says(width: int, height: int) -
 
 def test_shrinking_averages() -> None:
     rgb = np.zeros((40, 40, 3), np.uint8)
-    rgb[::2] = 200
-    assert (Letterbox(40, 40, 10).apply(rgb) == 100).all()
+    rgb[::4] = 200
+    assert (Letterbox(40, 40, 10).apply(rgb) == 50).all()
+
+
+def test_growing_interpolates() -> None:
+    rgb = np.zeros((2, 2, 3), np.uint8)
+    rgb[:, 1] = 200
+    assert Letterbox(2, 2, 4).apply(rgb)[0, :, 0].tolist() == [0, 50, 150, 200]
 
 
 def test_bad_sizes() -> None:

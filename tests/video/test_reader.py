@@ -13,6 +13,7 @@ import av
 import cv2
 import numpy as np
 import pytest
+from av.stream import Disposition
 from numbered_video import HEIGHT, WIDTH, number_of, picture_of, write_video
 
 from egohieraloc.errors import VideoError
@@ -96,7 +97,11 @@ def test_ntsc_rate_stays_exact_and_no_sample_comes_early(make_video) -> None:
         late_s = np.arange(21) / 5 - video.times_s[indices]
         assert late_s.min() >= -1.001e-3
         assert late_s.max() < 1 / 29.97
+        assert video.sample_indices(29.97).tolist() == list(range(120))
     assert video.times_s[30] == 1.001
+    assert (
+        Video.open(make_video("short.mkv", frames=5, rate=Fraction(30000, 1001))).info.fps == video.info.fps
+    )
 
 
 def test_rounded_times_do_not_shift_the_samples(make_video) -> None:
@@ -124,8 +129,9 @@ def test_a_slow_source_gives_each_frame_once(make_video) -> None:
     video = Video.open(make_video("slow.mp4", frames=10, rate=5))
     assert numbers(video.samples(5)) == list(range(10))
     assert numbers(video.samples(30)) == list(range(10))
-    jittered = [0, 210, 390, 600, 801]
+    jittered = [0, 210, 390, 600, 800]
     video = Video.open(make_video("jitter.mkv", frames=5, times=jittered, time_base=Fraction(1, 1000)))
+    assert video.info.fps == 5
     assert video.sample_indices(5).tolist() == [0, 1, 2, 3, 4]
 
 
@@ -153,25 +159,74 @@ def test_spans_neither_overlap_nor_leave_anything_out(make_video) -> None:
     assert numbers(video.samples(5, start_s=9)) == []
 
 
-def test_far_frames_are_reached_by_key_frames(make_video, monkeypatch) -> None:
-    video = Video.open(make_video(frames=300, options={"g": "25", "keyint_min": "25"}))
-    decoded = []
+@pytest.fixture
+def decoded(monkeypatch) -> list[int]:
+    """Grows by the number of each frame that is decoded."""
+    seen: list[int] = []
     plain = container_module._numbered
     monkeypatch.setattr(
-        container_module, "_numbered", lambda *a: (decoded.append(pair[0]) or pair for pair in plain(*a))
+        container_module, "_numbered", lambda *a: (seen.append(pair[0]) or pair for pair in plain(*a))
     )
-    assert numbers(video.frames([3, 5, 180, 290])) == [3, 5, 180, 290]
-    assert len(decoded) < 60
+    return seen
 
 
-def test_a_seek_that_lands_late_is_repaired(make_video) -> None:
+@pytest.mark.parametrize("name", ["far.mp4", "far.mkv", "far.ts"])
+def test_far_frames_are_reached_by_key_frames(make_video, decoded: list[int], name: str) -> None:
+    video = Video.open(make_video(name, frames=300, options={"g": "25", "keyint_min": "25", "bf": "2"}))
+    assert numbers(video.frames([3, 5, 178, 299])) == [3, 5, 178, 299]
+    assert min(number for number in decoded if number > 5) == 175
+    assert not {number for number in decoded if 178 < number < 275}
+
+
+def test_pictures_that_stand_alone_are_decoded_alone(make_video, decoded: list[int]) -> None:
+    assert numbers(Video.open(make_video("pictures.avi", codec="mjpeg")).frames([3, 8, 50])) == [3, 8, 50]
+    assert decoded == [3, 8, 50]
+
+
+def test_a_seek_that_lands_late_is_repaired(make_video, decoded: list[int]) -> None:
     video = Video.open(make_video("h264.mp4", frames=60, options={"g": "10"}))
     source = video.source
     late = container_module.Container(
         source.path, source.info, source.times_s, source.pts, source.keys, source.seeks + 10 * 512
     )
     assert numbers(Video(late).frames([45])) == [45]
-    assert numbers(Video(late).frames([12])) == [12]
+    assert min(decoded) == 40
+    early = container_module.Container(
+        source.path, source.info, source.times_s, source.pts, source.keys, np.maximum(source.seeks, 20 * 512)
+    )
+    with pytest.warns(RuntimeWarning, match="1 of 1 wanted frames cannot be decoded"):
+        assert numbers(Video(early).frames([12])) == []
+
+
+def test_a_stream_cut_at_its_start_begins_with_the_first_frame_that_can_be_shown(make_video) -> None:
+    path = make_video("joined.ts", frames=60, options={"g": "12"})
+    data = path.read_bytes()
+    path.write_bytes(data[len(data) * 3 // 10 // 188 * 188 :])
+    video = Video.open(path)
+    shown = list(video.samples(None))
+    assert [frame.index for frame in shown] == list(range(video.info.num_frames))
+    first = number_of(shown[0].rgb)
+    assert first in (12, 24, 36)
+    assert [number_of(frame.rgb) for frame in shown] == list(range(first, 60))
+    assert video.times_s[0] == 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_frames_before_the_edit_list_are_not_shown(make_video, tmp_path: Path) -> None:
+    path = tmp_path / "edited.mp4"
+    with (
+        av.open(str(make_video("whole.mp4", frames=30, options={"bf": "0"}))) as whole,
+        av.open(str(path), "w", options={"avoid_negative_ts": "disabled"}) as output,
+    ):
+        stream = output.add_stream_from_template(whole.streams.video[0])
+        for packet in whole.demux(video=0):
+            if packet.size:
+                packet.pts, packet.dts = packet.pts - 10 * 512, packet.dts - 10 * 512
+                packet.stream = stream
+                output.mux(packet)
+    video = Video.open(path)
+    assert video.info.num_frames == 20
+    assert [number_of(frame.rgb) for frame in video.samples(None)] == list(range(10, 30))
 
 
 @pytest.mark.parametrize("angle", [90, 180, -90])
@@ -190,6 +245,7 @@ def test_one_frame(make_video) -> None:
     assert video.info.num_frames == 1
     assert numbers(video.samples(5)) == [0]
     assert video.frame_at(0.02).index == 0
+    assert numbers(Video.open(make_video("brief.mp4", frames=1, rate=1000)).samples(5)) == [0]
 
 
 def test_given_up_halfway_and_read_again(make_video) -> None:
@@ -350,6 +406,22 @@ def test_bad_files(make_video, tmp_path: Path) -> None:
         sound.writeframes(bytes(16000))
     with pytest.raises(VideoError, match=r"sound\.wav holds no pictures: only sound"):
         Video.open(tmp_path / "sound.wav")
+
+
+def test_a_cover_picture_is_no_video(tmp_path: Path) -> None:
+    path = tmp_path / "song.mp4"
+    with av.open(str(path), "w") as output:
+        sound = output.add_stream("aac", rate=8000, layout="mono")
+        cover = output.add_stream("mjpeg", rate=1)
+        cover.width, cover.height, cover.pix_fmt = WIDTH, HEIGHT, "yuvj420p"
+        cover.disposition = Disposition.attached_pic
+        output.mux(cover.encode(av.VideoFrame.from_ndarray(picture_of(1), format="rgb24")))
+        silence = av.AudioFrame.from_ndarray(np.zeros((1, 8000), np.float32), "fltp", "mono")
+        silence.sample_rate = 8000
+        output.mux(sound.encode(silence))
+        output.mux(sound.encode(None))
+    with pytest.raises(VideoError, match="only sound"):
+        Video.open(path)
 
 
 def test_bad_folders(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ class Video:
         until_s = math.inf if until_s is None else until_s
         if math.isnan(start_s) or math.isnan(until_s):
             raise VideoError(f"Times must be numbers of seconds, got start {start_s} and until {until_s}.")
-        if fps is None or self.info.fps <= fps * (1 + 1e-6):
+        if fps is None or self.info.fps <= fps * (1 + 1e-4):
             indices = np.arange(self.info.num_frames)
         else:
             count = max(1, math.ceil((self.duration_s - ROUNDING_S) * fps))
