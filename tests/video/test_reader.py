@@ -198,6 +198,15 @@ def test_a_seek_that_lands_late_is_repaired(make_video, decoded: list[int]) -> N
         assert numbers(Video(early).frames([12])) == []
 
 
+def test_frames_at_unknown_times_get_no_number() -> None:
+    frames = []
+    for pts in (5, 10, 15, 20, 30, None):
+        frames.append(av.VideoFrame(16, 16, "rgb24"))
+        frames[-1].pts = pts
+    found = container_module._numbered(iter(frames), np.array([10, 20]))
+    assert [(number, frame.pts) for number, frame in found] == [(0, 10), (1, 20)]
+
+
 def test_a_stream_cut_at_its_start_begins_with_the_first_frame_that_can_be_shown(make_video) -> None:
     path = make_video("joined.ts", frames=60, options={"g": "12"})
     data = path.read_bytes()
