@@ -85,9 +85,9 @@ class Letterbox:
         cell more on a side where the picture ends inside a cell.
         """
         rows, columns = mask.shape
-        stride_x, stride_y = self.size / columns, self.size / rows
-        inside = self.content
-        left, top = int(inside.x1 // stride_x), int(inside.y1 // stride_y)
-        right, bottom = -int(-inside.x2 // stride_x), -int(-inside.y2 // stride_y)
-        covered = Box(left * stride_x, top * stride_y, right * stride_x, bottom * stride_y)
+        (x, y), (width, height) = self.offset, self.content_size
+        left, top = x * columns // self.size, y * rows // self.size
+        right, bottom = -(-(x + width) * columns // self.size), -(-(y + height) * rows // self.size)
+        cell_x, cell_y = self.size / columns, self.size / rows
+        covered = Box(left * cell_x, top * cell_y, right * cell_x, bottom * cell_y)
         return mask[top:bottom, left:right], self.box_from_canvas(covered)
