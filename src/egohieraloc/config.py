@@ -116,6 +116,32 @@ class NetworkConfig:
     ram: RamConfig = field(default_factory=RamConfig)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TemporalConfig:
+    """From the scores of all samples to the last appearance."""
+
+    rule: Literal["extend", "paper"] = "extend"
+    median: int = 5  # samples; window of the median filter
+    paper_share: float = 0.8  # `paper`: an appearance stays above this share of the maximum
+    peak_share: float = 0.9  # `extend`: an appearance has a peak above this share of the maximum ...
+    extend_share: float = 0.3  # ... and reaches as far as the curve stays above this one
+    bridge: int = 2  # samples; gaps up to this long do not end an appearance
+    max_alternatives: int = 3
+
+    def __post_init__(self) -> None:
+        if self.median < 1 or self.median % 2 == 0:
+            raise ValueError(f"median must be an odd number of samples, got {self.median}")
+        if min(self.bridge, self.max_alternatives) < 0:
+            raise ValueError(
+                f"bridge and max_alternatives must not be negative: {self.bridge}, {self.max_alternatives}"
+            )
+        if not (0 < self.paper_share <= 1 and 0 < self.extend_share <= self.peak_share <= 1):
+            raise ValueError(
+                "shares must be above 0 and at most 1, extend_share at most peak_share, got "
+                f"paper {self.paper_share}, peak {self.peak_share}, extend {self.extend_share}"
+            )
+
+
 PRESETS: dict[str, NetworkConfig] = {
     # For tests: small enough to overfit a clip in seconds.
     "tiny": NetworkConfig(

@@ -49,14 +49,12 @@ class Container:
         if packets is None or first.pts is None:
             return cls._by_counting(path, first)
         pts = packets.pts[packets.pts >= first.pts]  # a cut may begin with frames nobody can decode
-        usable = packets.keys >= first.pts
-        keys, seeks = np.searchsorted(pts, packets.keys[usable]), packets.seeks[usable]
-        if pts.size < packets.claimed:
-            pts = pts[: 1 + _last_decodable(path, pts, int(seeks[-1]))]
-            _warn(f"{path} ends early: {pts.size} of {packets.claimed} frames can be read.")
+        keys = np.searchsorted(pts, packets.keys)  # 0 for those before the first frame shown
+        if packets.lost > 0:
+            _warn(f"{path} ends early: {pts.size} of {pts.size + packets.lost} frames can be read.")
         fps = _rate(packets.rate, pts, packets.time_base)
         times_s = (pts - pts[0]) * packets.time_base.numerator / packets.time_base.denominator
-        return cls(path, _info(first, fps, pts.size), times_s, pts, keys, seeks)
+        return cls(path, _info(first, fps, pts.size), times_s, pts, keys, packets.seeks)
 
     @classmethod
     def _by_counting(cls, path: Path, first: av.VideoFrame) -> Container:
@@ -99,11 +97,13 @@ class Container:
         """Cut the numbers where a jump to a key frame saves decoding."""
         runs: list[list[int]] = []
         for index in indices:
-            key = self.keys[np.searchsorted(self.keys, index, side="right") - 1]
-            if not runs or key - runs[-1][-1] > SEEK_GAIN_FRAMES:
+            if not runs or self.keys[self._key_before(index)] - runs[-1][-1] > SEEK_GAIN_FRAMES:
                 runs.append([])
             runs[-1].append(index)
         return runs
+
+    def _key_before(self, index: int) -> int:
+        return max(int(np.searchsorted(self.keys, index, side="right")) - 1, 0)
 
     def _decoded_from(
         self, container: Any, stream: Any, run: list[int]
@@ -113,7 +113,7 @@ class Container:
             yield from enumerate(_decoded(container, stream))
             return
         wanted = set(self.pts[run].tolist())
-        key = int(np.searchsorted(self.keys, run[0], side="right")) - 1
+        key = self._key_before(run[0])
         # Some formats land late when they seek: then begin one key frame earlier, or at the first.
         for start in dict.fromkeys((key, max(key - 1, 0), 0)):
             container.seek(int(self.seeks[start]), stream=stream)
@@ -144,29 +144,31 @@ class _Packets:
     seeks: NDArray[np.int64]  # what to seek to find each of them
     time_base: Fraction
     rate: Fraction | None  # as the container states it
-    claimed: int  # frames the container says it has; 0 when it does not say
+    lost: int  # packets that the container promises and does not hold
 
 
 def _scan(path: Path) -> _Packets | None:
     """Read the packets' times without decoding; None when the file stores none that can be trusted."""
     times: list[int] = []
+    found = 0
     seek_of_key: dict[int, int] = {}
     with _opened(path) as (container, stream):
         codec = stream.codec_context
         if container.format.name == "avi" and not codec.codec.intra_only:
             return None
-        seeks_by_pts = "matroska" in container.format.name
+        seeks_by_pts = container.format.name.startswith(("matroska", "mov"))
         for packet in _packets(container, stream):
-            if packet.size == 0 or packet.is_discard or packet.is_corrupt:
+            if packet.size == 0:
                 continue
             if packet.pts is None:
                 return None
-            if codec.name == "vp8" and not memoryview(packet)[0] & 0x10:
-                continue  # a picture kept for reference and never shown
-            times.append(packet.pts)
-            if packet.is_keyframe:
+            found += 1
+            if packet.is_keyframe or not seek_of_key:
                 by_pts = seeks_by_pts or packet.dts is None
                 seek_of_key[packet.pts] = packet.pts if by_pts else packet.dts
+            if packet.is_discard or (codec.name == "vp8" and not memoryview(packet)[0] & 0x10):
+                continue  # decoded for the sake of others and never shown
+            times.append(packet.pts)
         keys = sorted(seek_of_key)
         return _Packets(
             pts=np.unique(np.array(times, np.int64)),
@@ -174,7 +176,7 @@ def _scan(path: Path) -> _Packets | None:
             seeks=np.array([seek_of_key[key] for key in keys], np.int64),
             time_base=stream.time_base,
             rate=stream.average_rate,
-            claimed=stream.frames,
+            lost=stream.frames - found,
         )
 
 
@@ -185,13 +187,6 @@ def _first_frame(path: Path) -> av.VideoFrame:
     raise VideoError(f"No frame of {path} can be decoded. The file is empty or damaged: copy it again.")
 
 
-def _last_decodable(path: Path, pts: NDArray[np.int64], seek: int) -> int:
-    """Number of the last frame that can be decoded, looking from the last key frame on."""
-    with _opened(path) as (container, stream):
-        container.seek(seek, stream=stream)
-        return max((number for number, _ in _numbered(_decoded(container, stream), pts)), default=0)
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
     """The container and its first track of moving pictures."""
@@ -199,7 +194,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
         with av.open(str(path), metadata_errors="ignore") as container:
             streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
             if not streams:
-                raise VideoError(f"{path} holds no pictures, only sound. Give a file with a video track.")
+                found = "only sound" if container.streams.audio else "it is empty or cut off"
+                raise VideoError(f"{path} holds no pictures: {found}. Give a whole file with a video track.")
             streams[0].thread_type = "AUTO"
             yield container, streams[0]
     except (FFmpegError, OSError) as error:
@@ -209,9 +205,9 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
 
 
 def _packets(container: Any, stream: Any) -> Iterator[Any]:
-    """The packets as far as the file can be read."""
+    """The whole packets as far as the file can be read, and an empty one that ends the decoding."""
     with suppress(FFmpegError):
-        yield from container.demux(stream)
+        yield from (packet for packet in container.demux(stream) if not packet.is_corrupt)
 
 
 def _decoded(

@@ -66,11 +66,11 @@ class Letterbox:
 
     def points_to_canvas(self, points: NDArray[np.floating]) -> Floats:
         """Points (..., 2) of the picture on the canvas."""
-        return np.asarray(points, np.float64) * self.scale + self.offset
+        return np.asarray(points, np.float64) * self.content_size / (self.width, self.height) + self.offset
 
     def points_from_canvas(self, points: NDArray[np.floating]) -> Floats:
         """Points (..., 2) of the canvas in the picture; what lies on the border comes out outside."""
-        return (np.asarray(points, np.float64) - self.offset) / self.scale
+        return (np.asarray(points, np.float64) - self.offset) * (self.width, self.height) / self.content_size
 
     def box_to_canvas(self, box: Box) -> Box:
         return Box(*self.points_to_canvas(np.array(box.xyxy).reshape(2, 2)).ravel().tolist())
@@ -85,9 +85,9 @@ class Letterbox:
         cell more on a side where the picture ends inside a cell.
         """
         rows, columns = mask.shape
-        stride_x, stride_y = self.size / columns, self.size / rows
-        inside = self.content
-        left, top = int(inside.x1 // stride_x), int(inside.y1 // stride_y)
-        right, bottom = -int(-inside.x2 // stride_x), -int(-inside.y2 // stride_y)
-        covered = Box(left * stride_x, top * stride_y, right * stride_x, bottom * stride_y)
+        (x, y), (width, height) = self.offset, self.content_size
+        left, top = x * columns // self.size, y * rows // self.size
+        right, bottom = -(-(x + width) * columns // self.size), -(-(y + height) * rows // self.size)
+        cell_x, cell_y = self.size / columns, self.size / rows
+        covered = Box(left * cell_x, top * cell_y, right * cell_x, bottom * cell_y)
         return mask[top:bottom, left:right], self.box_from_canvas(covered)

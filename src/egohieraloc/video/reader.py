@@ -132,10 +132,10 @@ class Video:
         until_s = math.inf if until_s is None else until_s
         if math.isnan(start_s) or math.isnan(until_s):
             raise VideoError(f"Times must be numbers of seconds, got start {start_s} and until {until_s}.")
-        if fps is None or self.info.fps <= fps * (1 + 1e-6):
+        if fps is None or self.info.fps <= fps * (1 + 1e-4):
             indices = np.arange(self.info.num_frames)
         else:
-            count = math.floor(self.duration_s * fps) + 1
+            count = max(1, math.ceil((self.duration_s - ROUNDING_S) * fps))
             indices = np.unique(self._shown_at(np.arange(count) / fps))
         times_s = self.times_s[indices]
         return indices[(times_s >= start_s) & (times_s < until_s)]

@@ -14,10 +14,10 @@ LONG_SIDE_PX = 480  # pictures are compared at one size: a Laplacian depends on 
 def sharpness(rgb: Rgb) -> float:
     """Variance of the Laplacian of the grey picture, its longer side brought to 480 pixels."""
     scale = LONG_SIDE_PX / max(rgb.shape[:2])
-    grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
+    grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY).astype(np.float32)
     size = tuple(max(1, round(side * scale)) for side in grey.shape[::-1])
     grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
-    return float(cv2.Laplacian(grey, cv2.CV_64F).var())
+    return float(cv2.Laplacian(grey, cv2.CV_32F).var())
 
 
 def sharpest_per_window(scores: Floats, window: int) -> NDArray[np.int64]:

@@ -1,0 +1,139 @@
+"""Pictures that explain an answer: the track drawn over the video, and the curve of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import cv2
+import numpy as np
+from av.error import FFmpegError
+
+from egohieraloc.errors import OutputError
+from egohieraloc.files import atomic_path
+from egohieraloc.types import Box, Frame, FramePrediction, Rgb, ScoreCurve
+from egohieraloc.video.reader import Video
+
+COLOUR = (255, 196, 0)  # of boxes and masks
+CLOCK = Fraction(1, 90_000)  # frames keep their times, whatever the rate
+
+
+def write_overlay(
+    path: str | Path,
+    video: Video,
+    track: Sequence[FramePrediction],
+    *,
+    fps: float | None = 5.0,
+    margin_s: float = 2.0,
+    long_side: int = 1280,
+) -> None:
+    """Write an H.264 video of the track, from `margin_s` before it to `margin_s` after it.
+
+    `fps` is the rate at which the track was sampled. Large videos are shrunk to `long_side` pixels.
+    """
+    if not track:
+        raise OutputError(f"There is nothing to draw into {path}: the track is empty.")
+    start_s, until_s = track[0].time_s - margin_s, track[-1].time_s + margin_s
+    prediction_of = {prediction.frame_index: prediction for prediction in track}
+    wanted = video.sample_indices(fps, start_s=start_s, until_s=until_s).tolist()
+    frames = video.frames(sorted({*wanted, *prediction_of}))
+    scale = min(1.0, long_side / max(video.info.width, video.info.height))
+    width, height = (max(2, int(side * scale) // 2 * 2) for side in (video.info.width, video.info.height))
+    drawn = (
+        (frame.time_s, draw_frame(frame, prediction_of.get(frame.index), width, height)) for frame in frames
+    )
+    with atomic_path(path) as temporary:
+        try:
+            _encode(temporary, drawn, width, height)
+        except FFmpegError as error:
+            raise OutputError(f"Cannot write {path}: {error.strerror}. Is the disk full?") from error
+
+
+def draw_frame(frame: Frame, prediction: FramePrediction | None, width: int, height: int) -> Rgb:
+    """The frame at a size, with its time and, where the thing was seen, its box, mask and score."""
+    scale = (width / frame.rgb.shape[1], height / frame.rgb.shape[0])
+    picture = cv2.resize(frame.rgb, (width, height), interpolation=cv2.INTER_AREA)
+    stroke = max(1, round(max(width, height) / 400))
+    if prediction is not None:
+        _tint(picture, prediction, scale)
+        x1, y1, x2, y2 = _scaled(prediction.box, scale)
+        cv2.rectangle(picture, (round(x1), round(y1)), (round(x2) - 1, round(y2) - 1), COLOUR, stroke)
+        _label(picture, f"{prediction.score:.2f}", (round(x1), round(y1) - 4 * stroke), stroke)
+    _label(picture, f"{frame.time_s:.2f} s", (4 * stroke, height - 5 * stroke), stroke)
+    return picture
+
+
+def write_curve(path: str | Path, curve: ScoreCurve, *, chosen: tuple[int, int] | None = None) -> None:
+    """Draw the scores over time: raw and smoothed, the threshold, the chosen interval and the other ones."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    half_s = float(np.median(np.diff(curve.time_s))) / 2 if curve.time_s.size > 1 else 0.1
+    names = {"chosen": "last seen", "other": "other intervals"}
+    for start, end in curve.intervals:
+        kind = "chosen" if (start, end) == chosen else "other"
+        axes.axvspan(
+            curve.time_s[start] - half_s,
+            curve.time_s[end] + half_s,
+            color="#ffc400" if kind == "chosen" else "#9aa5b1",
+            alpha=0.45 if kind == "chosen" else 0.2,
+            linewidth=0,
+            label=names.pop(kind, None),
+        )
+    marker = "." if curve.time_s.size < 3 else None
+    axes.plot(curve.time_s, curve.raw, color="#9aa5b1", linewidth=0.8, marker=marker, label="score")
+    axes.plot(curve.time_s, curve.smooth, color="#1f4e79", linewidth=1.6, marker=marker, label="smoothed")
+    axes.axhline(curve.threshold, color="#c0392b", linewidth=1, linestyle="--", label="threshold")
+    axes.set(xlabel="time (s)", ylabel="score", ylim=(0, 1.02 * curve.raw.max(initial=1.0)))
+    axes.margins(x=0.01)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary)
+
+
+def _encode(path: Path, frames: Iterator[tuple[float, Rgb]], width: int, height: int) -> None:
+    with av.open(str(path), "w", format="mp4") as output:
+        stream = output.add_stream("libx264", rate=30, options={"crf": "23", "preset": "veryfast"})
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        stream.codec_context.time_base = CLOCK
+        first_s: float | None = None
+        for time_s, rgb in frames:
+            first_s = time_s if first_s is None else first_s
+            picture = av.VideoFrame.from_ndarray(rgb, format="rgb24")
+            picture.pts, picture.time_base = round((time_s - first_s) / CLOCK), CLOCK
+            output.mux(stream.encode(picture))
+        output.mux(stream.encode(None))
+
+
+def _tint(picture: Rgb, prediction: FramePrediction, scale: tuple[float, float]) -> None:
+    """Colour the mask, which covers `mask_box` of the original frame at a resolution of its own."""
+    if prediction.mask is None or prediction.mask_box is None:
+        return
+    x1, y1, x2, y2 = _scaled(prediction.mask_box, scale)
+    rows, columns = prediction.mask.shape
+    cell_x, cell_y = (x2 - x1) / columns, (y2 - y1) / rows
+    # Half-pixel rule: the centre of cell u lies at x1 + (u + 0.5) cell_x, that of pixel x at x + 0.5.
+    picture_from_mask = np.array([[cell_x, 0, x1 + 0.5 * cell_x - 0.5], [0, cell_y, y1 + 0.5 * cell_y - 0.5]])
+    size = (picture.shape[1], picture.shape[0])
+    inside = cv2.warpAffine(prediction.mask.astype(np.float32), picture_from_mask, size) > 0.5
+    picture[inside] = (0.6 * picture[inside] + 0.4 * np.array(COLOUR)).astype(np.uint8)
+
+
+def _scaled(box: Box, scale: tuple[float, float]) -> tuple[float, float, float, float]:
+    return box.x1 * scale[0], box.y1 * scale[1], box.x2 * scale[0], box.y2 * scale[1]
+
+
+def _label(picture: Rgb, text: str, corner: tuple[int, int], stroke: int) -> None:
+    """White text on black, its lower left corner at `corner`, kept inside the picture."""
+    font, size = cv2.FONT_HERSHEY_SIMPLEX, 0.35 * stroke + 0.1
+    (width, height), below = cv2.getTextSize(text, font, size, stroke)
+    x = max(min(corner[0], picture.shape[1] - width), 0)
+    y = max(min(corner[1], picture.shape[0] - below), height + stroke)
+    cv2.rectangle(picture, (x, y - height - stroke), (x + width, y + below), (0, 0, 0), -1)
+    cv2.putText(picture, text, (x, y), font, size, (255, 255, 255), stroke, cv2.LINE_AA)
