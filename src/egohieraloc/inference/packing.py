@@ -1,0 +1,99 @@
+"""Features of frames in few bytes: what is kept on disk, and what every answer is computed from.
+
+Fresh and stored features go through the same rounding, so both give the same answer. Descriptors are 8-bit,
+the other maps, which are never negative, are rounded on a square-root scale: 8-bit at stride 32, 4-bit at the
+finer strides. N samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from egohieraloc.models.neck import FrameFeatures
+
+LEVELS = {"context": 255, "fine8": 15, "fine4": 15}
+Codes = NDArray[np.uint8]
+Scales = NDArray[np.float16]
+
+
+@dataclass(frozen=True, eq=False)
+class PackedFeatures:
+    """Rounded features of N samples, and where each came from."""
+
+    match: NDArray[np.int8]  # (N, D, h, w)
+    match_scale: Scales  # (N,)
+    context: Codes  # (N, C, h, w)
+    context_scale: Scales  # (N, C)
+    fine8: Codes  # (N, C, h, w / 2) two cells a byte
+    fine8_scale: Scales
+    fine4: Codes  # (N, C, h, w / 2)
+    fine4_scale: Scales
+    frame_index: NDArray[np.int64]  # (N,) in the file
+    time_s: NDArray[np.float64]  # (N,)
+
+    def __len__(self) -> int:
+        return len(self.match)
+
+    def __getitem__(self, index: slice | NDArray) -> PackedFeatures:
+        return PackedFeatures(*(getattr(self, f.name)[index] for f in fields(self)))
+
+    @staticmethod
+    def cat(parts: list[PackedFeatures]) -> PackedFeatures:
+        names = [f.name for f in fields(PackedFeatures)]
+        return PackedFeatures(*(np.concatenate([getattr(p, n) for p in parts]) for n in names))
+
+    @property
+    def bytes_per_sample(self) -> float:
+        return sum(getattr(self, f.name).nbytes for f in fields(self)) / max(1, len(self))
+
+
+def pack(features: FrameFeatures, frame_index: NDArray, time_s: NDArray) -> PackedFeatures:
+    """Round features; `frame_index` and `time_s` are (N,)."""
+    match = features.match.float()
+    scale = match.abs().amax((1, 2, 3)).clamp(min=1e-6).half()
+    codes = (match / scale.float()[:, None, None, None] * 127).round().clamp(-127, 127).to(torch.int8)
+    maps = []
+    for name, levels in LEVELS.items():
+        maps += _pack_map(getattr(features, name).float(), levels)
+    return PackedFeatures(
+        codes.cpu().numpy(),
+        scale.cpu().numpy(),
+        *maps,
+        np.asarray(frame_index, np.int64),
+        np.asarray(time_s, np.float64),
+    )
+
+
+def unpack(packed: PackedFeatures, device: torch.device) -> FrameFeatures:
+    """The features as the network takes them, on a device."""
+    maps = {
+        name: _unpack_map(getattr(packed, name), getattr(packed, f"{name}_scale"), levels, device)
+        for name, levels in LEVELS.items()
+    }
+    return FrameFeatures(unpack_match(packed.match, packed.match_scale, device), **maps)
+
+
+def unpack_match(codes: NDArray[np.int8], scale: Scales, device: torch.device) -> Tensor:
+    """Descriptors (N, D, h, w) alone: all that a first look at a video needs."""
+    values = torch.from_numpy(codes).to(device).float()
+    return values * (torch.from_numpy(scale).to(device).float() / 127)[:, None, None, None]
+
+
+def _pack_map(values: Tensor, levels: int) -> list[NDArray]:
+    scale = values.amax((2, 3)).clamp(min=1e-4).half()
+    codes = ((values / scale.float()[..., None, None]).clamp(0, 1).sqrt() * levels).round().to(torch.uint8)
+    if levels == 15:
+        codes = codes[..., ::2] | (codes[..., 1::2] << 4)
+    return [codes.contiguous().cpu().numpy(), scale.cpu().numpy()]
+
+
+def _unpack_map(codes: Codes, scale: Scales, levels: int, device: torch.device) -> Tensor:
+    values = torch.from_numpy(codes).to(device)
+    if levels == 15:
+        values = torch.stack([values & 15, values >> 4], -1).flatten(-2)
+    return (values.float() / levels).square() * torch.from_numpy(scale).to(device).float()[..., None, None]

@@ -1,0 +1,162 @@
+"""The border between torch and NumPy: pictures in, packed features, scores, boxes and masks out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from egohieraloc.config import QueryMaskConfig
+from egohieraloc.errors import ConfigError
+from egohieraloc.inference.mask_box import box_from_mask, semantic_confidence
+from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
+from egohieraloc.inference.query_window import QueryWindow, cut_window
+from egohieraloc.models.network import MatchOutput, QueryTemplate
+from egohieraloc.models.qam import QamState
+from egohieraloc.models.query_mask import MaskProvider, fallback_level
+from egohieraloc.models.weights import Weights
+from egohieraloc.query import Query
+from egohieraloc.types import Box, Floats, QueryMask, Rgb
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedQuery:
+    """A query ready to be looked for."""
+
+    template: QueryTemplate
+    window: QueryWindow
+    mask: QueryMask  # on the window
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """What the network says of one sample, on the letterboxed canvas."""
+
+    score: float
+    box: Box  # in canvas pixels
+    mask: NDArray[np.uint8]  # (h, w) probability * 255 on the canvas grid of stride 4
+
+
+def choose_device(name: str | None = None) -> torch.device:
+    """The device of that name, or the best there is."""
+    if name:
+        try:
+            device = torch.device(name)
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise ConfigError(f"Device '{name}' cannot be used here: {error}") from error
+        return device
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+class Predictor:
+    """A network on a device. Keeps no state of its own between calls."""
+
+    def __init__(self, weights: Weights, *, device: str | None = None, provider: MaskProvider | None = None):
+        self.device = choose_device(device)
+        self.config = weights.network.config
+        self.network = weights.network.to(self.device, memory_format=torch.channels_last)
+        self.provider = provider
+
+    @property
+    def mask_config(self) -> QueryMaskConfig:
+        return self.config.query_mask
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16):
+            yield
+
+    def encode(self, canvases: Sequence[Rgb], frame_index: NDArray, time_s: NDArray) -> PackedFeatures:
+        """Features of letterboxed pictures (S, S, 3)."""
+        pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float() / 255
+        with self._running():
+            features = self.network.encode_frames(pixels.contiguous(memory_format=torch.channels_last))
+            return pack(features, frame_index, time_s)
+
+    def prepare(self, query: Query) -> PreparedQuery:
+        """See the query, find its foreground, decide the fallback level, build the template."""
+        config = self.config
+        window = cut_window(query, share=config.query_window, size=config.query_sizes[0])
+        pixels = torch.from_numpy(window.rgb).to(self.device).permute(2, 0, 1)[None].float() / 255
+        box = torch.from_numpy(window.box).to(self.device).float()[None]
+        visible = torch.from_numpy(window.visible).to(self.device)[None, None].float()
+        with self._running():
+            seen = self.network.see_query(pixels, box, visible)
+            if window.mask is not None:
+                mask, quality = window.mask.astype(np.float32), 1.0
+            elif self.provider is not None:
+                mask, quality = self.provider(query, window.region, window.rgb.shape[0])
+            else:
+                mask = _numpy(torch.sigmoid(seen.mask_logits[0].float()))
+                quality = float(torch.sigmoid(seen.quality_logit[0]))
+            level = fallback_level(quality, config.query_mask)
+            foreground = torch.from_numpy((mask >= 0.5).astype(np.float32)).to(self.device)[None, None]
+            template = self.network.template(
+                seen,
+                foreground,
+                torch.tensor([quality], device=self.device),
+                torch.tensor([level], device=self.device),
+            )
+        return PreparedQuery(template, window, QueryMask(mask, quality, level))
+
+    def coarse(self, query: PreparedQuery, match: NDArray[np.int8], scale: NDArray[np.float16]) -> Floats:
+        """A first opinion (N,) in logits from descriptors alone: may these samples show the thing?"""
+        with self._running():
+            cells = unpack_match(match, scale, self.device)
+            return _numpy(self.network.coarse_logits(cells, query.template.expand(len(match))).float())
+
+    def start(self, query: PreparedQuery) -> QamState:
+        with torch.inference_mode():
+            return self.network.initial_state(query.template)
+
+    def decode(
+        self, query: PreparedQuery, packed: PackedFeatures, state: QamState
+    ) -> tuple[list[Decoded], QamState]:
+        """Decode consecutive samples, carrying the state on."""
+        output, state = self.match(query, packed, state)
+        return self._read(output), state
+
+    def match(
+        self, query: PreparedQuery, packed: PackedFeatures, state: QamState
+    ) -> tuple[MatchOutput, QamState]:
+        """The network's raw output with all maps, for reports."""
+        with self._running():
+            return self.network.match(query.template, unpack(packed, self.device), state)
+
+    def _read(self, output: MatchOutput) -> list[Decoded]:
+        ram = output.ram
+        masks = _numpy(torch.sigmoid(ram.mask_logits.float()))
+        presence = _numpy(torch.sigmoid(ram.presence_logit))
+        boxes = _numpy(_best_boxes(ram.cell_logits, ram.boxes))
+        size = self.config.input_size
+        stride = size / masks.shape[-1]
+        decoded = []
+        for mask, present, opinion in zip(masks, presence, boxes, strict=True):
+            tight = box_from_mask(mask)
+            box = Box(*(v * stride for v in tight.xyxy)) if tight else _sorted_box(opinion * size)
+            score = float(present) * semantic_confidence(mask)
+            decoded.append(Decoded(score, box, (mask * 255).astype(np.uint8)))
+        return decoded
+
+
+def _best_boxes(cell_logits: Tensor, boxes: Tensor) -> Tensor:
+    """Boxes (N, 4) in [0, 1] of the cells that are surest to lie on the object."""
+    best = cell_logits.flatten(1).argmax(1)
+    return boxes.flatten(2).gather(2, best[:, None, None].expand(-1, 4, 1))[..., 0]
+
+
+def _sorted_box(values: Floats) -> Box:
+    x1, y1, x2, y2 = (float(v) for v in values)
+    return Box(min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2))
+
+
+def _numpy(values: Tensor) -> Floats:
+    return values.cpu().numpy()
