@@ -63,7 +63,7 @@ class ComposerConfig:
     second_hand_share: float = 0.15
     hand_on_target_share: float = 0.5
     max_covered: float = 0.6  # what would cover more of the target is left out
-    min_visible_px: float = 40.0  # visible area below which the target counts as absent
+    min_visible_px: float = 56.0  # visible area below which the target counts as absent
     min_visible_share: float = 0.1  # ... and the same as a share of its whole area
 
     # camera
@@ -82,7 +82,7 @@ class ComposerConfig:
     # light and sensor of the frames
     layer_gain_log: float = 0.15  # light on each pasted thing
     exposure_log: float = 0.18
-    brightest_log: float = 0.25  # more light than this does not happen: it would wash out
+    brightest_log: float = 0.15  # more light than this does not happen: it would wash out
     dark_share: float = 0.15
     dark: Range = (0.35, 0.7)
     tint_log: float = 0.04

@@ -29,6 +29,7 @@ from egohieraloc.training.render import (
     window_points,
 )
 from egohieraloc.training.shapes import draw_hands
+from egohieraloc.training.staging import draw_light
 
 QUERY_CONTEXT = 1.6  # side of the window over the longer side of the box
 QUERY_TEXTURE = 192
@@ -52,7 +53,7 @@ class QueryComposer:
     def compose(self, dice: Dice, target: Tensor, view: Tensor) -> QueryView:
         """Queries of targets (B,), sprites seen from sides (B,)."""
         config, table, size = self._config, self._instances, len(target)
-        light = (dice.normal(0.1, size, 3) + dice.normal(0.1, size, 1)).exp(), dice.normal(0.1, size).exp()
+        light = draw_light(dice, config, size)
         patches = table.patches(target, view, QUERY_TEXTURE, *light)
         texture_from_view = self._draw_attitude(dice, patches)
         center, longer, half = self._draw_box(dice, patches, texture_from_view)
