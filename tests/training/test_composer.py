@@ -9,11 +9,12 @@ import torch
 from tiny_packs import BLUE, GREEN, SPRITE_COLOURS, calm_config, small_config, tiny_packs
 from torch import Tensor
 
-from egohieraloc.errors import DataError
+from egohieraloc.errors import ConfigError, DataError
 from egohieraloc.training.composer import ClipBatch, Composer
 from egohieraloc.training.composer_config import ComposerConfig
 from egohieraloc.training.contact_sheet import contact_sheet, write_contact_sheet
 from egohieraloc.training.query_view import QUERY_CONTEXT
+from egohieraloc.training.replay import ReplayedComposer
 
 
 def compose(config: ComposerConfig, *, step: int = 0, size: int = 8, seed: int = 3) -> ClipBatch:
@@ -189,6 +190,20 @@ def test_packs_without_a_usable_mask_are_refused() -> None:
     packs = tiny_packs(photos=1)
     with pytest.raises(DataError, match="usable"):
         Composer(type(packs)(**(vars(packs) | {"mask_box": packs.mask_box * 0.01})), small_config(), "cpu", 0)
+
+
+def test_replay_needs_a_gpu() -> None:
+    with pytest.raises(ConfigError, match="CUDA"):
+        ReplayedComposer(Composer(tiny_packs(), small_config(), "cpu", 3), 4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_replayed_batches_are_those_of_the_composer() -> None:
+    composer = Composer(tiny_packs(), small_config(), "cuda", 3)
+    expected = [composer.batch(step, 8) for step in (5, 6)]
+    replayed = ReplayedComposer(composer, 8)
+    assert equal(replayed.batch(6), expected[1])
+    assert equal(replayed.batch(5), expected[0])
 
 
 def test_clips_of_other_lengths() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from egohieraloc.training.camera import Cameras, draw_cameras
 from egohieraloc.training.composer_config import ComposerConfig
 from egohieraloc.training.degrade import Codec
-from egohieraloc.training.dice import Dice
+from egohieraloc.training.dice import Dice, mixed_seed
 from egohieraloc.training.instances import Instances
 from egohieraloc.training.layers import (
     DISTRACTOR,
@@ -72,6 +72,7 @@ class Composer:
         self.config = config
         self._device = torch.device(device)
         self._seed = seed
+        self.generator = torch.Generator(self._device)
         # Half precision is exact enough for 8-bit pictures; CPUs are slow at it.
         self._dtype = torch.float16 if self._device.type == "cuda" else torch.float32
         self._instances = Instances(packs, self._device, config.neighbours, config.twin_similarity)
@@ -82,11 +83,19 @@ class Composer:
             2 * round(config.frame_px * share / 2) for share in (LARGE_WINDOW, SMALL_WINDOW)
         )
 
-    @torch.no_grad()
     def batch(self, step: int, size: int) -> ClipBatch:
         """Compose `size` clips."""
-        config, instances = self.config, self._instances
-        dice = Dice(self._device, self._seed, step)
+        self.seed_for(step)
+        return self.next_batch(size)
+
+    def seed_for(self, step: int) -> None:
+        """Make the next batch that of this step."""
+        self.generator.manual_seed(mixed_seed(self._seed, step))
+
+    @torch.no_grad()
+    def next_batch(self, size: int) -> ClipBatch:
+        """Compose `size` clips from where the generator stands. The work never waits for the device."""
+        config, instances, dice = self.config, self._instances, Dice(self.generator)
         cast = draw_cast(dice, config, instances, size)
         cameras = draw_cameras(dice, config, size, self._aspects, self._aspect_weights)
         target = draw_target(dice, config, instances, cast, cameras, self._large)

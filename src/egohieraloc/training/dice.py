@@ -8,13 +8,17 @@ import torch
 from torch import Tensor
 
 
-class Dice:
-    """All randomness of one batch: the same seed and step give the same draws."""
+def mixed_seed(seed: int, step: int) -> int:
+    """One number for a seed and a step, so that neighbouring ones have nothing in common."""
+    return (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) % (1 << 62)
 
-    def __init__(self, device: torch.device, seed: int, step: int) -> None:
-        mixed = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) % (1 << 62)
-        self._generator = torch.Generator(device).manual_seed(mixed)
-        self._device = device
+
+class Dice:
+    """All randomness of one batch, drawn where the generator lives."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self._generator = generator
+        self._device = generator.device
 
     def uniform(self, span: tuple[float, float], *shape: int) -> Tensor:
         return torch.empty(shape, device=self._device).uniform_(*span, generator=self._generator)
