@@ -99,6 +99,20 @@ def test_truth_of_photo_objects_lies_on_their_colour(in_place: float) -> None:
     assert ((green | blue) & inside).sum() > 0.97 * inside.sum()
 
 
+def test_an_object_in_place_is_shown_once() -> None:
+    packs = tiny_packs(photos=150)
+    packs.photos[1:] = 100
+    only = {name: getattr(packs, name)[:1] for name in ("mask_photo", "mask_crops", "mask_box")}
+    packs.photos[0, 140:] = 100  # no blue box
+    config = calm_config(sprite_share=0.0, in_place_share=1.0, leave_share=1.0, frame_px=448)
+    batch = Composer(type(packs)(**(vars(packs) | only)), config, "cpu", 0).batch(0, 24)
+    green = near_colour(batch.frames, GREEN).sum((2, 3))
+    truth = batch.masks.sum((2, 3)) * 16
+    twice = (green > truth * 1.15 + 100).any(1)
+    assert 0.3 < batch.presence.mean() < 0.95
+    assert twice.sum() <= 2  # its photo may be drawn for another cell too
+
+
 def test_truth_of_sprites_is_all_of_their_colour() -> None:
     batch = compose(calm_config(sprite_share=1.0, edge_share=0.0, moving_share=0.0, pan=(0.01, 0.1)), size=12)
     drawn = torch.stack([near_colour(batch.frames, colour) for colour in SPRITE_COLOURS]).any(0)

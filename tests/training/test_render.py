@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from egohieraloc.training.render import (
+    chain,
     dense,
     distort,
     inverse,
@@ -26,12 +27,12 @@ from egohieraloc.training.render import (
 
 def random_maps(count: int) -> torch.Tensor:
     torch.manual_seed(0)
-    return (
-        translation(torch.randn(count, 2))
-        @ rotation(torch.randn(count))
-        @ sheared(torch.randn(count) * 0.2)
-        @ scaling(torch.rand(count, 2) + 0.5)
-        @ projective(torch.randn(count, 2) * 0.1)
+    return chain(
+        translation(torch.randn(count, 2)),
+        rotation(torch.randn(count)),
+        sheared(torch.randn(count) * 0.2),
+        scaling(torch.rand(count, 2) + 0.5),
+        projective(torch.randn(count, 2) * 0.1),
     )
 
 
@@ -46,6 +47,11 @@ def test_the_elementary_maps() -> None:
     )
     for matrices, expected in cases:
         torch.testing.assert_close(warp(matrices, point), torch.tensor([expected]))
+
+
+def test_a_chain_is_the_product() -> None:
+    first, second = random_maps(5), rotation(torch.randn(5))
+    torch.testing.assert_close(chain(first[:, None], second), first[:, None] @ second)
 
 
 def test_inverse_undoes_a_map() -> None:

@@ -32,7 +32,7 @@ from egohieraloc.training.layers import (
 )
 from egohieraloc.training.packs import Packs
 from egohieraloc.training.query_view import QueryComposer
-from egohieraloc.training.render import dense, tight_box, undistort, warp, window_points
+from egohieraloc.training.render import chain, dense, tight_box, undistort, warp, window_points
 from egohieraloc.training.sensor import record
 from egohieraloc.training.shapes import draw_blocks, draw_hands
 from egohieraloc.training.staging import (
@@ -95,11 +95,15 @@ class Composer:
     @torch.no_grad()
     def next_batch(self, size: int) -> ClipBatch:
         """Compose `size` clips from where the generator stands. The work never waits for the device."""
-        config, instances, dice = self.config, self._instances, Dice(self.generator)
+        with torch.autocast(self._device.type, enabled=False):
+            return self._compose(Dice(self.generator), size)
+
+    def _compose(self, dice: Dice, size: int) -> ClipBatch:
+        config, instances = self.config, self._instances
         cast = draw_cast(dice, config, instances, size)
         cameras = draw_cameras(dice, config, size, self._aspects, self._aspect_weights)
         target = draw_target(dice, config, instances, cast, cameras, self._large)
-        cameras = look_away(dice, config, cameras, target)
+        cameras = look_away(dice, config, instances, cast, cameras, target)
         mosaic, mosaic_from_scene = draw_background(dice, config, instances, cast, target)
         shadow = dice.uniform(config.shadow, size).repeat_interleave(config.clip_frames)
 
@@ -117,7 +121,7 @@ class Composer:
         side, (batch, frames) = self.config.frame_px, cameras.scene_from_view.shape[:2]
         points = window_points(torch.zeros(1, 2, device=self._device), side, side)
         points = undistort(points, cameras.lens).repeat_interleave(frames, 0)
-        points = warp((mosaic_from_scene[:, None] @ cameras.scene_from_view).flatten(0, 1), points)
+        points = warp(chain(mosaic_from_scene[:, None], cameras.scene_from_view).flatten(0, 1), points)
         grid = dense(points, side).reshape(batch, frames * side, side, 2)
         image = mosaic.float().div_(255)
         colour = nnf.grid_sample(image, grid, padding_mode="reflection", align_corners=False)
@@ -170,7 +174,7 @@ class Composer:
         config, (batch, frames) = self.config, cast.views.shape
         pasted = draw_texture_from_scene(dice, config, target, cameras)
         onto = texture_from_mosaic(target.patches).unflatten(0, (batch, 1, frames))
-        placed = onto @ mosaic_from_scene[:, None, None]
+        placed = chain(onto, mosaic_from_scene[:, None, None])
         maps = torch.where(cast.in_place[:, None, None, None, None], placed, pasted)
         rendered = render(config, target, cameras, maps, self._large)
         layer = layers_of(rendered, cast.visible[:, None], self._dtype)[0]

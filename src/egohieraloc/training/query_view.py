@@ -15,6 +15,7 @@ from egohieraloc.training.dice import Dice
 from egohieraloc.training.instances import PAD, Instances, Patches
 from egohieraloc.training.packs import PHOTO_PX
 from egohieraloc.training.render import (
+    chain,
     dense,
     inverse,
     mip_level,
@@ -87,12 +88,13 @@ class QueryComposer:
         stretch = (
             torch.stack((ratio.exp(), (-ratio).exp()), -1) * (2 / QUERY_CONTEXT / patches.longer)[:, None]
         )
-        return inverse(
-            rotation(dice.normal(math.radians(config.query_rotation_deg) / 2, size))
-            @ sheared(dice.normal(config.shear / 2, size))
-            @ scaling(stretch)
-            @ projective(dice.normal(config.perspective / 2, size, 2))
+        view_from_texture = chain(
+            rotation(dice.normal(math.radians(config.query_rotation_deg) / 2, size)),
+            sheared(dice.normal(config.shear / 2, size)),
+            scaling(stretch),
+            projective(dice.normal(config.perspective / 2, size, 2)),
         )
+        return inverse(view_from_texture)
 
     def _draw_box(
         self, dice: Dice, patches: Patches, texture_from_view: Tensor
@@ -129,10 +131,10 @@ class QueryComposer:
         # Padded texture to photo pixels to the photo as a texture.
         zoom = PAD * side / PHOTO_PX
         shift = torch.stack((left + side / 2, top + side / 2), -1) * (2 / PHOTO_PX) - 1
-        own = translation(shift) @ scaling(zoom[:, None].expand(-1, 2)) @ texture_from_view
+        own = chain(translation(shift), scaling(zoom[:, None].expand(-1, 2)), texture_from_view)
         share = dice.uniform((0.35, 1.0), size)
         spot = dice.uniform((-1.0, 1.0), size, 2) * (1.1 - share)[:, None]
-        other = translation(spot) @ scaling(share[:, None].expand(-1, 2))
+        other = chain(translation(spot), scaling(share[:, None].expand(-1, 2)))
         grid = warp(torch.where(is_sprite[:, None, None], other, own), points)
         grid = dense(grid, self._config.query_px)
         pixels = table.photos[photo].permute(0, 3, 1, 2).float() / 255
@@ -174,7 +176,7 @@ class QueryComposer:
             if len(some) == 0:
                 continue
             small = degrade.coarse(image[some], pixels) if pixels < side else image[some]
-            strength = dice.log_uniform(config.compression, len(some))
+            strength = dice.log_uniform(config.query_compression, len(some))
             worn = self._codec(small, strength)
             keep = dice.chance(config.query_compression_share, len(some))[:, None, None, None]
             small = torch.where(keep, worn, small)
