@@ -178,6 +178,50 @@ def test_a_bare_crop_is_black_outside_its_box() -> None:
         assert (batch.query_mask[clip, 0][outside] == 0).all()
 
 
+def test_the_query_is_black_outside_its_photo() -> None:
+    packs = tiny_packs()
+    packs.photos[:] = 250
+    packs.mask_box[:] = torch.tensor([4.0, 100.0, 64.0, 160.0])
+    packs.mask_box[0::2] += torch.tensor([0.0, 1.0, 0.0, 1.0])
+    packs.photos[:, 100:160, 4:64] = torch.tensor(GREEN, dtype=torch.uint8)
+    config = small_config(sprite_share=0.0, crop_only_share=0.0, query_hand_share=0.0, loose_box_share=0.0)
+    batch = Composer(packs, config, "cpu", 0).batch(0, 8)
+    assert (batch.query[..., :3] == 0).all()
+    assert (batch.query[..., 32, -3:].mean((1, 2)) > 0.2).all()
+
+
+def test_only_look_alikes_are_marked_as_distractors() -> None:
+    quiet = small_config(similar_share=0.0, rival_share=0.0, absent_share=0.0)
+    assert compose(quiet).distractor_masks.sum() == 0
+    assert compose(small_config(similar_share=1.0, absent_share=0.0)).distractor_masks.sum() > 0
+    assert compose(calm_config(rival_share=1.0)).distractor_masks.sum() > 0
+
+
+def test_the_target_leaves_when_the_camera_looks_away() -> None:
+    away = calm_config(leave_share=1.0, leave_frame_share=1.0, sprite_share=1.0)
+    assert compose(away, size=16).presence.mean() < 0.2
+    assert compose(calm_config(sprite_share=1.0), size=16).presence.mean() > 0.8
+
+
+def test_shadows_darken_what_lies_round_a_thing() -> None:
+    light, dark = (compose(calm_config(sprite_share=1.0, shadow=(s, s))).frames for s in (0.0, 0.6))
+    assert (dark <= light + 1e-5).all()
+    assert 0.0005 < (light - dark).mean() < 0.05
+
+
+def test_half_precision_and_autocast_change_no_truth() -> None:
+    composer = Composer(tiny_packs(), small_config(), "cpu", 3)
+    exact = composer.batch(0, 8)
+    composer._dtype = torch.float16  # as on a GPU
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded = composer.batch(0, 8)
+    assert rounded.frames.dtype == torch.float16
+    assert (rounded.frames.float() - exact.frames).abs().mean() < 2e-3
+    assert torch.equal(rounded.presence, exact.presence)
+    assert (rounded.masks - exact.masks).abs().max() < 0.01
+    assert (rounded.boxes - exact.boxes).abs().max() <= 1
+
+
 def test_near_duplicates_share_a_source_and_are_no_look_alikes() -> None:
     packs = tiny_packs(sprite_id=(0, 0, 2, 3))
     composer = Composer(packs, small_config(sprite_share=1.0), "cpu", 0)

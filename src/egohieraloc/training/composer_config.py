@@ -1,4 +1,4 @@
-"""Settings of the composer. Shares are probabilities; pairs are ranges; px are pixels of a canvas of 448 x 448."""
+"""Settings of the composer. Shares are probabilities, pairs are ranges, px belong to a 448 x 448 canvas."""
 
 from __future__ import annotations
 
