@@ -71,6 +71,9 @@ def test_presence_agrees_with_masks_and_boxes(busy: ClipBatch) -> None:
     assert (busy.boxes[~present] == 0).all()
     sides = busy.boxes[present][:, 2:] - busy.boxes[present][:, :2]
     assert (sides > 0).all()
+    strict = compose(calm_config(min_visible_share=0.9, edge_share=1.0), size=16)
+    assert 0.1 < strict.presence.mean() < 0.9
+    assert torch.equal(strict.masks.sum((2, 3)) > 0, strict.presence > 0.5)
 
 
 def test_absent_clips_have_no_truth_but_look_alikes() -> None:
@@ -108,6 +111,8 @@ def test_an_object_in_place_is_shown_once() -> None:
     batch = Composer(type(packs)(**(vars(packs) | only)), config, "cpu", 0).batch(0, 24)
     green = near_colour(batch.frames, GREEN).sum((2, 3))
     truth = batch.masks.sum((2, 3)) * 16
+    ratio = (green / truth)[truth > 400]
+    assert abs(float(ratio.median()) - 1) < 0.04
     twice = (green > truth * 1.15 + 100).any(1)
     assert 0.3 < batch.presence.mean() < 0.95
     assert twice.sum() <= 2  # its photo may be drawn for another cell too
@@ -130,6 +135,8 @@ def test_things_before_the_target_hide_its_truth_but_never_too_much() -> None:
     )
     covered = {"occluder_share": 1.0, "shape_share": 1.0, "hand_share": 1.0, "hand_on_target_share": 1.0}
     whole = compose(free, size=16).masks.sum((2, 3))
+    beside = compose(calm_config(**(vars(free) | {"occluder_share": 1.0})), size=16).masks.sum((2, 3))
+    assert ((beside / whole) < 0.98).float().mean() > 0.5
     left = compose(calm_config(**(vars(free) | covered)), size=16).masks.sum((2, 3))
     share = left / whole
     assert share.mean() < 0.9
