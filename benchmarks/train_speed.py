@@ -15,12 +15,12 @@ from pathlib import Path
 
 import torch
 
+from egohieraloc.config import override, preset
 from egohieraloc.training.composer import Composer
 from egohieraloc.training.loop import ClipObjective, _freeze_norms, build_optimizer
 from egohieraloc.training.losses import LossWeights
 from egohieraloc.training.packs import read_packs
-from egohieraloc.training.recipe import Recipe, build_network, with_trust
-from egohieraloc.config import override, preset
+from egohieraloc.training.recipe import Recipe, build_network, clip_source
 
 
 def seconds(run: Callable[[int], object], *, steps: int, warmup: int) -> float:
@@ -74,13 +74,13 @@ def main() -> None:
         optimizer.zero_grad()
 
     size = arguments.batch
-    fixed = with_trust(composer.batch(0, size))
-    make = composer.captured(size) if device.type == "cuda" else lambda step: composer.batch(step, size)
+    fixed = composer.batch(0, size)
+    make = clip_source(composer, size)
     frames = size * fixed.frames.shape[1]
     runs = {
         "composer": make,
         "network": lambda step: learn(fixed),
-        "both": lambda step: learn(with_trust(make(step))),
+        "both": lambda step: learn(make(step)),
     }
     for name, run in runs.items():
         cost = seconds(run, steps=arguments.steps, warmup=5)

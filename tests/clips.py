@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from egohieraloc.config import NetworkConfig
-from egohieraloc.training.objective import ClipBatch
+from egohieraloc.training.batches import ClipBatch
 
 
 def paint_thing(picture: Tensor, number: int, box: tuple[int, int, int, int]) -> None:
@@ -15,7 +15,9 @@ def paint_thing(picture: Tensor, number: int, box: tuple[int, int, int, int]) ->
     x1, y1, x2, y2 = box
     generator = torch.Generator().manual_seed(1000 + number)
     colours = torch.rand(2, 3, generator=generator)
-    stripes = (torch.arange(y2 - y1)[:, None] * 4 // max(1, y2 - y1) + (number % 2) * torch.arange(x2 - x1) // 8) % 2
+    stripes = (
+        torch.arange(y2 - y1)[:, None] * 4 // max(1, y2 - y1) + (number % 2) * torch.arange(x2 - x1) // 8
+    ) % 2
     picture[:, y1:y2, x1:x2] = colours[stripes.long().expand(y2 - y1, x2 - x1)].permute(2, 0, 1)
 
 
@@ -59,5 +61,6 @@ def clip_batch(config: NetworkConfig, *, clips: int = 4, times: int = 2, seed: i
         boxes,
         presence,
         torch.arange(clips),
+        torch.zeros(clips, times, size // 4, size // 4),
         torch.ones(clips),
     )

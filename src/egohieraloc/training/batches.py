@@ -22,4 +22,5 @@ class ClipBatch:
     boxes: Tensor  # (B, T, 4) of the visible part; zeros where absent
     presence: Tensor  # (B, T) 0 or 1
     source: Tensor  # (B,) int64; equal for the same object
+    distractor_masks: Tensor  # (B, T, F/4, F/4) look-alikes of the target, where they are known
     trust: Tensor  # (B,) weight of the mask: 1 for real masks, 0.3 for pseudo-masks

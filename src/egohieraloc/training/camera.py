@@ -10,7 +10,7 @@ from torch import Tensor
 
 from egohieraloc.training.composer_config import ComposerConfig
 from egohieraloc.training.dice import Dice
-from egohieraloc.training.render import projective, rotation, scaling, translation
+from egohieraloc.training.render import chain, projective, rotation, scaling, translation
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +58,11 @@ def draw_cameras(dice: Dice, config: ComposerConfig, batch: int, aspects: Tensor
     tilt = dice.normal(config.tilt, batch, 2)
     offset = pan[:, None] * time[:, None] + dice.normal(config.shake, batch, frames, 2)
     magnification = (zoom[:, None] * time).exp()
-    path = (
-        translation(offset)
-        @ rotation(roll[:, None] * time + dice.normal(config.shake, batch, frames))
-        @ scaling((1 / magnification)[..., None].expand(-1, -1, 2))
-        @ projective(tilt[:, None] * time[:, None])
+    path = chain(
+        translation(offset),
+        rotation(roll[:, None] * time + dice.normal(config.shake, batch, frames)),
+        scaling((1 / magnification)[..., None].expand(-1, -1, 2)),
+        projective(tilt[:, None] * time[:, None]),
     )
     step = 1 / max(frames - 1, 1)
     return Cameras(

@@ -7,13 +7,11 @@ mask. Letters: B clips, T frames, S query side, F frame side, N = B * T.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
+from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.camera import Cameras, draw_cameras
 from egohieraloc.training.composer_config import ComposerConfig
 from egohieraloc.training.degrade import Codec
@@ -33,7 +31,7 @@ from egohieraloc.training.layers import (
 )
 from egohieraloc.training.packs import Packs
 from egohieraloc.training.query_view import QueryComposer
-from egohieraloc.training.render import dense, tight_box, undistort, warp, window_points
+from egohieraloc.training.render import chain, dense, tight_box, undistort, warp, window_points
 from egohieraloc.training.sensor import record
 from egohieraloc.training.shapes import draw_blocks, draw_hands
 from egohieraloc.training.staging import (
@@ -51,21 +49,6 @@ LARGE_WINDOW, SMALL_WINDOW = 3 / 4, 5 / 14  # of the canvas: room for the target
 MASK_STRIDE = 4
 
 
-@dataclass(frozen=True, eq=False)
-class ClipBatch:
-    """Composed clips with their truth. Pictures are in [0, 1]; boxes are xyxy in pixels, half-open."""
-
-    query: Tensor  # (B, 3, S, S)
-    query_mask: Tensor  # (B, 1, S, S) in [0, 1]
-    query_box: Tensor  # (B, 4) what a user would draw
-    frames: Tensor  # (B, T, 3, F, F)
-    masks: Tensor  # (B, T, F/4, F/4) share of each cell that shows the target
-    boxes: Tensor  # (B, T, 4) of the visible part; zeros where absent
-    presence: Tensor  # (B, T) 0 or 1
-    source: Tensor  # (B,) int64; equal for the same object
-    distractor_masks: Tensor  # (B, T, F/4, F/4) look-alikes of the target
-
-
 class Composer:
     """`batch(step, size)` depends on the packs, the settings, the seed and the step only."""
 
@@ -73,6 +56,7 @@ class Composer:
         self.config = config
         self._device = torch.device(device)
         self._seed = seed
+        self.generator = torch.Generator(self._device)
         # Half precision is exact enough for 8-bit pictures; CPUs are slow at it.
         self._dtype = torch.float16 if self._device.type == "cuda" else torch.float32
         self._instances = Instances(packs, self._device, config.neighbours, config.twin_similarity)
@@ -85,36 +69,25 @@ class Composer:
 
     def batch(self, step: int, size: int) -> ClipBatch:
         """Compose `size` clips."""
-        return self.compose(torch.Generator(self._device).manual_seed(mixed_seed(self._seed, step)), size)
+        self.seed_for(step)
+        return self.next_batch(size)
 
-    def captured(self, size: int) -> Callable[[int], ClipBatch]:
-        """`batch` for one size, its thousands of small kernels recorded as a CUDA graph and replayed.
-
-        A batch is valid until the next one is made.
-        """
-        generator = torch.Generator(self._device)
-        for _ in range(3):  # libraries set themselves up before anything is recorded
-            self.compose(generator, size)
-        graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(generator)
-        with torch.cuda.graph(graph):
-            batch = self.compose(generator, size)
-
-        def replay(step: int) -> ClipBatch:
-            generator.manual_seed(mixed_seed(self._seed, step))
-            graph.replay()
-            return batch
-
-        return replay
+    def seed_for(self, step: int) -> None:
+        """Make the next batch that of this step."""
+        self.generator.manual_seed(mixed_seed(self._seed, step))
 
     @torch.no_grad()
-    def compose(self, generator: torch.Generator, size: int) -> ClipBatch:
-        """Compose `size` clips from the generator's draws; nothing here waits for the device."""
-        config, instances, dice = self.config, self._instances, Dice(generator)
+    def next_batch(self, size: int) -> ClipBatch:
+        """Compose `size` clips from where the generator stands. The work never waits for the device."""
+        with torch.autocast(self._device.type, enabled=False):
+            return self._compose(Dice(self.generator), size)
+
+    def _compose(self, dice: Dice, size: int) -> ClipBatch:
+        config, instances = self.config, self._instances
         cast = draw_cast(dice, config, instances, size)
         cameras = draw_cameras(dice, config, size, self._aspects, self._aspect_weights)
         target = draw_target(dice, config, instances, cast, cameras, self._large)
-        cameras = look_away(dice, config, cameras, target)
+        cameras = look_away(dice, config, instances, cast, cameras, target)
         mosaic, mosaic_from_scene = draw_background(dice, config, instances, cast, target)
         shadow = dice.uniform(config.shadow, size).repeat_interleave(config.clip_frames)
 
@@ -132,7 +105,7 @@ class Composer:
         side, (batch, frames) = self.config.frame_px, cameras.scene_from_view.shape[:2]
         points = window_points(torch.zeros(1, 2, device=self._device), side, side)
         points = undistort(points, cameras.lens).repeat_interleave(frames, 0)
-        points = warp((mosaic_from_scene[:, None] @ cameras.scene_from_view).flatten(0, 1), points)
+        points = warp(chain(mosaic_from_scene[:, None], cameras.scene_from_view).flatten(0, 1), points)
         grid = dense(points, side).reshape(batch, frames * side, side, 2)
         image = mosaic.float().div_(255)
         colour = nnf.grid_sample(image, grid, padding_mode="reflection", align_corners=False)
@@ -185,7 +158,7 @@ class Composer:
         config, (batch, frames) = self.config, cast.views.shape
         pasted = draw_texture_from_scene(dice, config, target, cameras)
         onto = texture_from_mosaic(target.patches).unflatten(0, (batch, 1, frames))
-        placed = onto @ mosaic_from_scene[:, None, None]
+        placed = chain(onto, mosaic_from_scene[:, None, None])
         maps = torch.where(cast.in_place[:, None, None, None, None], placed, pasted)
         rendered = render(config, target, cameras, maps, self._large)
         layer = layers_of(rendered, cast.visible[:, None], self._dtype)[0]
@@ -235,6 +208,7 @@ class Composer:
             presence=present.float().unflatten(0, (batch, frames)),
             source=self._instances.source[cast.target],
             distractor_masks=masks[:, :, 1],
+            trust=torch.ones(batch, device=self._device),
         )
 
 

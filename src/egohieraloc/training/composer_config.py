@@ -1,10 +1,11 @@
-"""Settings of the composer. Shares are probabilities; pairs are ranges; px are pixels of the frame canvas."""
+"""Settings of the composer. Shares are probabilities, pairs are ranges, px belong to a 448 x 448 canvas."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 Range = tuple[float, float]
+STANDARD_PX = 448
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class ComposerConfig:
 
     # background: nine photos side by side
     photo_scale: Range = (0.75, 2.2)  # canvas pixels per photo pixel
-    in_place_scale: Range = (0.75, 3.0)
+    in_place_scale: Range = (1.0, 3.0)  # below 1 the mirrored surroundings could show the target again
     one_photo_share: float = 0.35  # the picture falls on about one photo only
     one_photo_scale: Range = (1.6, 2.6)
     photo_aspect_log: float = 0.15
@@ -63,7 +64,7 @@ class ComposerConfig:
     second_hand_share: float = 0.15
     hand_on_target_share: float = 0.5
     max_covered: float = 0.6  # what would cover more of the target is left out
-    min_visible_px: float = 40.0  # visible area below which the target counts as absent
+    min_visible_px: float = 56.0  # visible area below which the target counts as absent
     min_visible_share: float = 0.1  # ... and the same as a share of its whole area
 
     # camera
@@ -82,7 +83,7 @@ class ComposerConfig:
     # light and sensor of the frames
     layer_gain_log: float = 0.15  # light on each pasted thing
     exposure_log: float = 0.18
-    brightest_log: float = 0.25  # more light than this does not happen: it would wash out
+    brightest_log: float = 0.15  # more light than this does not happen: it would wash out
     dark_share: float = 0.15
     dark: Range = (0.35, 0.7)
     tint_log: float = 0.04
@@ -110,9 +111,15 @@ class ComposerConfig:
     query_rotation_deg: float = 8.0
     query_hand_share: float = 0.15
     query_blur_share: float = 0.3
-    query_resolution_px: tuple[int, ...] = (40, 56, 80, 112, 160)  # canvas; the object is 1/1.6 of it
+    query_resolution_px: tuple[int, ...] = (48, 64, 88, 120, 160)  # canvas; the object is 1/1.6 of it
     query_resolution_share: float = 0.13  # each
     query_compression_share: float = 0.5
+    query_compression: Range = (0.2, 1.5)
+
+    @property
+    def unit(self) -> float:
+        """Pixels of this canvas in one of the standard one."""
+        return self.frame_px / STANDARD_PX
 
     @property
     def similar(self) -> int:

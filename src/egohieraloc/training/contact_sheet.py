@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from egohieraloc.images import write_image
-from egohieraloc.training.composer import ClipBatch, Composer
+from egohieraloc.training.batches import ClipBatch
+from egohieraloc.training.composer import Composer
 from egohieraloc.training.composer_config import ComposerConfig
 from egohieraloc.training.packs import Packs
 from egohieraloc.types import Rgb

@@ -9,12 +9,12 @@ from torch import Tensor
 
 
 def mixed_seed(seed: int, step: int) -> int:
-    """One number from two, such that neighbouring steps have nothing in common."""
+    """One number for a seed and a step, so that neighbouring ones have nothing in common."""
     return (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) % (1 << 62)
 
 
 class Dice:
-    """All randomness of one batch: the same seed and step give the same draws."""
+    """All randomness of one batch, drawn where the generator lives."""
 
     def __init__(self, generator: torch.Generator) -> None:
         self._generator = generator

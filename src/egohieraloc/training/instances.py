@@ -11,20 +11,18 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from egohieraloc.errors import DataError
+from egohieraloc.training.appearance import (
+    COLOUR_BINS,
+    DESCRIPTOR_PX,
+    descriptor,
+    filled,
+    nearest_others,
+    usable_masks,
+)
 from egohieraloc.training.packs import MASK_PX, PHOTO_PX, SPRITE_PX, Packs
 from egohieraloc.training.render import mip_atlas
 
 PAD = 1.25  # textures are so much wider than the cut-out, room for its shadow
-USABLE_LONGER_PX = (16.0, 200.0)  # of a mask in its photo
-USABLE_SHORTER_PX = 9.0
-USABLE_RATIO = 5.0  # longer over shorter side
-USABLE_FILL = 0.3  # mask area over box area
-USABLE_MARGIN_PX = 2.0  # a mask nearer to the border of its photo is cut off there
-DESCRIPTOR_PX = 24
-COLOUR_BINS = 4
-ASPECT_WEIGHT = 0.5
-FILL_WEIGHT = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +44,7 @@ class Instances:
     """The packs on a device, each instance's look-alikes, and textures of chosen ones."""
 
     def __init__(self, packs: Packs, device: torch.device, neighbours: int, twin_similarity: float) -> None:
-        usable = _usable(packs)
+        usable = usable_masks(packs)
         self.photos = packs.photos.to(device)
         self.mask_crops = packs.mask_crops[usable].to(device)
         self.mask_photo = packs.mask_photo[usable].to(device)
@@ -59,13 +57,14 @@ class Instances:
         direction = packs.sprite_direction.to(device)
         self.view_order = torch.einsum("ovc,owc->ovw", direction, direction).argsort(-1, descending=True)
         self._sprite_extent, self._sprite_area = self._measure_sprites()
-        self._mask_area = _filled(self.mask_crops)
+        self._mask_area = filled(self.mask_crops)
         photo_group = self.num_sprites + self.mask_photo
         group = torch.cat((packs.sprite_id.to(device), photo_group))
         self.source = torch.cat(
             (packs.sprite_id.to(device), torch.arange(self.num_sprites, self.count, device=device))
         )
-        self.look_alikes = self._find_look_alikes(group, neighbours, twin_similarity)
+        features = torch.cat((self._describe_sprites(), self._describe_masks()))
+        self.look_alikes = nearest_others(features, group, self.num_sprites, neighbours, twin_similarity)
 
     def is_sprite(self, instance: Tensor) -> Tensor:
         return instance < self.num_sprites
@@ -139,26 +138,6 @@ class Instances:
             areas.append(solid.sum((2, 3)).float())
         return torch.cat(extents), torch.cat(areas)
 
-    def _find_look_alikes(self, group: Tensor, count: int, twin_similarity: float) -> Tensor:
-        """The nearest other instances (O + M, K) by colour, side ratio and fill; never of one group.
-
-        Objects of two photos that are almost equal may be the same product, so they are no negatives.
-        """
-        features = torch.cat((self._describe_sprites(), self._describe_masks()))
-        norms = features.square().sum(-1) / 2
-        of_photo = torch.arange(self.count, device=group.device) >= self.num_sprites
-        nearest, best = [], []
-        for chunk in torch.arange(self.count, device=group.device).split(2048):
-            score = features[chunk] @ features.T - norms[chunk, None] - norms
-            twins = (score > twin_similarity - 1) & of_photo[chunk, None] & of_photo
-            score = score.masked_fill((group[chunk, None] == group) | twins, -torch.inf)
-            top = score.topk(min(count, self.count), dim=1)
-            nearest.append(torch.where(top.values.isfinite(), top.indices, top.indices[:, :1]))
-            best.append(top.values[:, 0])
-        if not bool(torch.cat(best).isfinite().all()):
-            raise DataError("Some instance has no other to be told from: the packs are too small.")
-        return torch.cat(nearest)
-
     def _describe_masks(self) -> Tensor:
         chunks = []
         stride = MASK_PX // DESCRIPTOR_PX
@@ -170,7 +149,7 @@ class Instances:
             colour = self.photos[self.mask_photo[index][:, None, None], y[:, :, None], x[:, None, :]]
             solid = self.mask_crops[index][:, stride // 2 :: stride, stride // 2 :: stride] > 127
             sides = box[:, 2:] - box[:, :2]
-            chunks.append(_descriptor(colour.flatten(1, 2), solid.flatten(1), sides, self._mask_area[index]))
+            chunks.append(descriptor(colour.flatten(1, 2), solid.flatten(1), sides, self._mask_area[index]))
         return torch.cat(chunks)
 
     def _describe_sprites(self) -> Tensor:
@@ -179,7 +158,7 @@ class Instances:
         for index in torch.arange(self.num_sprites, device=self.sprites.device).split(64):
             small = self.sprites[index][:, :, stride // 2 :: stride, stride // 2 :: stride].flatten(0, 1)
             extent, area = self._sprite_extent[index].flatten(0, 1), self._sprite_area[index].flatten()
-            described = _descriptor(
+            described = descriptor(
                 small[..., :3].flatten(1, 2), small[..., 3].flatten(1) > 127, extent, area / extent.prod(-1)
             )
             chunks.append(described.unflatten(0, (len(index), self.num_views)).mean(1))
@@ -196,37 +175,6 @@ def _halved(sprites: Tensor) -> Tensor:
     alpha = nnf.avg_pool2d(alpha, 2)
     small = torch.cat((colour / alpha.clamp(min=1), alpha), 1).round().to(torch.uint8)
     return small.permute(0, 2, 3, 1).unflatten(0, sprites.shape[:2])
-
-
-def _usable(packs: Packs) -> Tensor:
-    """Indices of the masks worth asking for: neither specks nor slivers nor whole walls."""
-    sides = packs.mask_box[:, 2:] - packs.mask_box[:, :2]
-    longer, shorter = sides.amax(-1), sides.amin(-1)
-    fits = (longer >= USABLE_LONGER_PX[0]) & (longer <= USABLE_LONGER_PX[1])
-    compact = (shorter >= USABLE_SHORTER_PX) & (longer <= USABLE_RATIO * shorter)
-    whole = (packs.mask_box[:, :2].amin(-1) >= USABLE_MARGIN_PX) & (
-        packs.mask_box[:, 2:].amax(-1) <= PHOTO_PX - USABLE_MARGIN_PX
-    )
-    usable = (fits & compact & whole & (_filled(packs.mask_crops) >= USABLE_FILL)).nonzero()[:, 0]
-    if len(usable) == 0:
-        raise DataError("No mask of the packs is of a usable size and shape.")
-    return usable
-
-
-def _filled(crops: Tensor) -> Tensor:
-    """Share of each box (M,) that its mask covers."""
-    return torch.cat([chunk.float().mean((1, 2)) / 255 for chunk in crops.split(8192)])
-
-
-def _descriptor(colour: Tensor, solid: Tensor, sides: Tensor, fill: Tensor) -> Tensor:
-    """Root of the colour histogram (unit length), log side ratio and fill of pixels (N, K, 3): (N, 66)."""
-    bins = (colour.long() * COLOUR_BINS) // 256
-    index = (bins[..., 0] * COLOUR_BINS + bins[..., 1]) * COLOUR_BINS + bins[..., 2]
-    histogram = torch.zeros(len(colour), COLOUR_BINS**3, device=colour.device)
-    histogram.scatter_add_(1, index, solid.float())
-    root = nnf.normalize(histogram.sqrt(), dim=1)
-    ratio = (sides[:, 0] / sides[:, 1]).log() * ASPECT_WEIGHT
-    return torch.cat((root, ratio[:, None], fill[:, None] * FILL_WEIGHT), 1)
 
 
 def _shadow(alpha: Tensor) -> Tensor:

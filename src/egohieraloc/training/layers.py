@@ -16,6 +16,7 @@ from egohieraloc.training.composer_config import ComposerConfig
 from egohieraloc.training.dice import Dice
 from egohieraloc.training.instances import Patches
 from egohieraloc.training.render import (
+    chain,
     distort,
     inverse,
     mip_level,
@@ -76,10 +77,13 @@ def draw_texture_from_scene(dice: Dice, config: ComposerConfig, props: Props, ca
     scale = length.reshape(count, 1) / props.patches.longer.reshape(count, -1)
     ratio = dice.normal(config.aspect_log / 2, count)
     stretch = torch.stack((ratio, -ratio), -1).exp()
-    attitude = rotation(draw_angle(dice, config, count)) @ sheared(dice.normal(config.shear, count))
-    sized = attitude[:, None] @ scaling(stretch[:, None] * scale[..., None])
-    shaped = sized @ projective(dice.normal(config.perspective, count, 2))[:, None]
-    return inverse(translation(props.path) @ shaped.unflatten(0, (batch, layers)))
+    shaped = chain(
+        rotation(draw_angle(dice, config, count))[:, None],
+        sheared(dice.normal(config.shear, count))[:, None],
+        scaling(stretch[:, None] * scale[..., None]),
+        projective(dice.normal(config.perspective, count, 2))[:, None],
+    )
+    return inverse(chain(translation(props.path), shaped.unflatten(0, (batch, layers))))
 
 
 def render(
@@ -94,7 +98,7 @@ def render(
     origin = window_origin(view, window, config.frame_px).unflatten(0, (batch, frames)).transpose(1, 2)
     points = window_points(origin.reshape(-1, 2), window, config.frame_px)
     points = undistort(points, cameras.lens.repeat_interleave(layers * frames))
-    points = warp((texture_from_scene @ cameras.scene_from_view[:, None]).reshape(-1, 3, 3), points)
+    points = warp(chain(texture_from_scene, cameras.scene_from_view[:, None]).reshape(-1, 3, 3), points)
     textures = len(props.patches.atlas)
     per_texture = batch * layers * frames // textures
     level = mip_level(

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from egohieraloc.errors import EgoHieraLocError, MissingExtraError
 from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.checkpoint import TrainState, load_state, save_state
 from egohieraloc.training.losses import LossWeights, weighted_sum
-from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.objective import clip_terms
 
 ClipSource = Callable[[int], ClipBatch]  # the batch of a step; the same step always gives the same batch

@@ -77,13 +77,14 @@ def dice_loss(probability: Tensor, wanted: Tensor, presence: Tensor) -> Tensor:
     return ((1 - overlap / total) * presence).sum() / presence.sum().clamp(min=1.0)
 
 
-def balanced_cell_loss(logits: Tensor, wanted: Tensor) -> Tensor:
+def balanced_cell_loss(logits: Tensor, wanted: Tensor, alike: Tensor) -> Tensor:
     """Cross-entropy over cells (B, H, W) in which the object and everything else weigh the same.
 
-    The rest is weighed by its own probability squared, so that look-alikes count and empty walls do not.
+    The rest is weighed by its own probability squared, so that what is mistaken counts and empty walls do
+    not; known look-alikes (`alike` 1) always count.
     """
     positive = (F.softplus(-logits) * wanted).sum() / wanted.sum().clamp(min=1.0)
-    hardness = torch.sigmoid(logits.detach()).square() * (1 - wanted)
+    hardness = (torch.sigmoid(logits.detach()).square() + 0.25 * alike).clamp(max=1) * (1 - wanted)
     negative = (F.softplus(logits) * hardness).sum() / hardness.sum().clamp(min=wanted.sum().clamp(min=1.0))
     return positive + negative
 

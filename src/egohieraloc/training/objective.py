@@ -34,6 +34,7 @@ def clip_terms(
     boxes = batch.boxes.flatten(0, 1) / batch.frames.shape[-1]
     grid = output.response.shape[-1]
     cells = _cell_targets(masks, grid)
+    alike = _cell_targets(batch.distractor_masks.flatten(0, 1), grid)
     logits = ram.mask_logits.float()
     probability = logits.sigmoid()
     query_logits = query.mask_logits.float()
@@ -50,9 +51,9 @@ def clip_terms(
         "filter": dcf.filter_loss(output.response, boxes * grid, presence, network.config.dcf.sigma),
         "mask": losses.mask_loss(logits, masks, batch.trust.repeat_interleave(times)),
         "dice": losses.dice_loss(probability, masks, presence),
-        "cells": losses.balanced_cell_loss(ram.cell_logits, cells),
+        "cells": losses.balanced_cell_loss(ram.cell_logits, cells, alike),
         "likeness": losses.balanced_cell_loss(
-            network.coarse[0] * output.foreground.float() + network.coarse[1], cells
+            network.coarse[0] * output.foreground.float() + network.coarse[1], cells, alike
         ),
         "contrast": losses.contrast_loss(
             cross, batch.source, batch.presence[:, 0], network.coarse[0].detach()

@@ -11,12 +11,12 @@ import json
 import math
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -32,8 +32,6 @@ MASK_PX = 96  # side of the grid on which a mask is stored inside its box
 VALIDATION_SHARE = 20  # one photo in so many, chosen by its name, is never trained on
 
 Split = Literal["train", "val", "heldout"]
-A = TypeVar("A")
-B = TypeVar("B")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +56,6 @@ class Packs:
 
 @dataclass(frozen=True, eq=False)
 class _Photos:
-    names: list[str]
     pixels: NDArray[np.uint8]
     crops: NDArray[np.uint8]
     owner: NDArray[np.int64]
@@ -114,7 +111,6 @@ def _read_photos(
     folder: Path, split: Split, publishable: bool, limit: int | None, pool: ThreadPoolExecutor
 ) -> _Photos:
     archives = _files(folder, "images_*.tar")
-    names: list[str] = []
     pixels: list[NDArray[np.uint8]] = []
     crops: list[NDArray[np.uint8]] = []
     owner: list[int] = []
@@ -127,18 +123,16 @@ def _read_photos(
             if is_validation_photo(name) == (split != "train")
             and (name.startswith("groc_") or not publishable)
         )
-        decoded = list(_mapped(pool, lambda item: (item[0], _decode_photo(item[1])), islice(wanted, share)))
-        start = {name: len(names) + k for k, (name, _) in enumerate(decoded)}
-        names.extend(name for name, _ in decoded)
-        pixels.extend(picture for _, picture in decoded)
+        encoded = dict(islice(wanted, share))
+        position = {name: len(pixels) + k for k, name in enumerate(encoded)}
+        pixels.extend(pool.map(_decode_photo, encoded.values()))
         masks = _files(folder, archive.name.replace("images_", "masks_").replace(".tar", ".npz"))[0]
         for name, box, crop in _read_masks(masks):
-            if name in start:
-                owner.append(start[name])
+            if name in position:
+                owner.append(position[name])
                 boxes.append(box)
                 crops.append(crop)
     return _Photos(
-        names,
         np.stack(pixels) if pixels else np.empty((0, PHOTO_PX, PHOTO_PX, 3), np.uint8),
         np.stack(crops) if crops else np.empty((0, MASK_PX, MASK_PX), np.uint8),
         np.array(owner, np.int64),
@@ -176,26 +170,23 @@ def _read_sprites(
     encoded: dict[str, bytes] = {}
     for shard in sorted({entry["shard"] for entry in chosen}):
         encoded.update(_members(folder / shard))
-    paths = [sorted(path for path in _views_of(entry, encoded)) for entry in chosen]
-    views = min(map(len, paths), default=0)
-    if views == 0 and chosen:
+    seen = [[view for view in entry["views"] if _path(entry, view) in encoded] for entry in chosen]
+    count = min(map(len, seen), default=0)
+    if count == 0 and chosen:
         raise DataError(f"{folder} has objects without views: its index and its tar files do not agree.")
-    flat = [encoded[path] for views_of_one in paths for path in views_of_one[:views]]
-    pixels = list(_mapped(pool, _decode_sprite, flat))
-    shape = (len(chosen), views, SPRITE_PX, SPRITE_PX, 4)
+    views = [(entry, view) for entry, some in zip(chosen, seen, strict=True) for view in some[:count]]
+    pixels = list(pool.map(_decode_sprite, (encoded[_path(entry, view)] for entry, view in views)))
+    shape = (len(chosen), count, SPRITE_PX, SPRITE_PX, 4)
     sprites = np.stack(pixels).reshape(shape) if pixels else np.empty(shape, np.uint8)
-    angles = [
-        [(v["az"], v["el"]) for v in entry["views"] if f"{entry['name']}/{v['view']:02d}" in encoded][:views]
-        for entry in chosen
-    ]
-    azimuth, elevation = np.moveaxis(np.radians(np.array(angles, np.float32).reshape(-1, views, 2)), -1, 0)
+    azimuth, elevation = (
+        np.radians([view[key] for _, view in views]).reshape(len(chosen), count) for key in ("az", "el")
+    )
     around = (np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation))
     return names, sprites, np.stack(around, -1).astype(np.float32)
 
 
-def _views_of(entry: dict, encoded: dict[str, bytes]) -> list[str]:
-    paths = (f"{entry['name']}/{view['view']:02d}" for view in entry["views"])
-    return [path for path in paths if path in encoded]
+def _path(entry: dict, view: dict) -> str:
+    return f"{entry['name']}/{view['view']:02d}"
 
 
 def _near_duplicates(folder: Path) -> list[tuple[str, str]]:
@@ -218,10 +209,6 @@ def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
                     yield member.name.removesuffix(".webp"), (handle or io.BytesIO()).read()
     except (OSError, tarfile.TarError) as error:
         raise DataError(f"Cannot read {archive}: {error}.") from error
-
-
-def _mapped(pool: ThreadPoolExecutor, function: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
-    return pool.map(function, items)
 
 
 def _decode_photo(data: bytes) -> NDArray[np.uint8]:

@@ -15,6 +15,7 @@ from egohieraloc.training.dice import Dice
 from egohieraloc.training.instances import PAD, Instances, Patches
 from egohieraloc.training.packs import PHOTO_PX
 from egohieraloc.training.render import (
+    chain,
     dense,
     inverse,
     mip_level,
@@ -29,6 +30,7 @@ from egohieraloc.training.render import (
     window_points,
 )
 from egohieraloc.training.shapes import draw_hands
+from egohieraloc.training.staging import draw_light
 
 QUERY_CONTEXT = 1.6  # side of the window over the longer side of the box
 QUERY_TEXTURE = 192
@@ -52,7 +54,7 @@ class QueryComposer:
     def compose(self, dice: Dice, target: Tensor, view: Tensor) -> QueryView:
         """Queries of targets (B,), sprites seen from sides (B,)."""
         config, table, size = self._config, self._instances, len(target)
-        light = (dice.normal(0.1, size, 3) + dice.normal(0.1, size, 1)).exp(), dice.normal(0.1, size).exp()
+        light = draw_light(dice, config, size)
         patches = table.patches(target, view, QUERY_TEXTURE, *light)
         texture_from_view = self._draw_attitude(dice, patches)
         center, longer, half = self._draw_box(dice, patches, texture_from_view)
@@ -86,12 +88,13 @@ class QueryComposer:
         stretch = (
             torch.stack((ratio.exp(), (-ratio).exp()), -1) * (2 / QUERY_CONTEXT / patches.longer)[:, None]
         )
-        return inverse(
-            rotation(dice.normal(math.radians(config.query_rotation_deg) / 2, size))
-            @ sheared(dice.normal(config.shear / 2, size))
-            @ scaling(stretch)
-            @ projective(dice.normal(config.perspective / 2, size, 2))
+        view_from_texture = chain(
+            rotation(dice.normal(math.radians(config.query_rotation_deg) / 2, size)),
+            sheared(dice.normal(config.shear / 2, size)),
+            scaling(stretch),
+            projective(dice.normal(config.perspective / 2, size, 2)),
         )
+        return inverse(view_from_texture)
 
     def _draw_box(
         self, dice: Dice, patches: Patches, texture_from_view: Tensor
@@ -128,10 +131,10 @@ class QueryComposer:
         # Padded texture to photo pixels to the photo as a texture.
         zoom = PAD * side / PHOTO_PX
         shift = torch.stack((left + side / 2, top + side / 2), -1) * (2 / PHOTO_PX) - 1
-        own = translation(shift) @ scaling(zoom[:, None].expand(-1, 2)) @ texture_from_view
+        own = chain(translation(shift), scaling(zoom[:, None].expand(-1, 2)), texture_from_view)
         share = dice.uniform((0.35, 1.0), size)
         spot = dice.uniform((-1.0, 1.0), size, 2) * (1.1 - share)[:, None]
-        other = translation(spot) @ scaling(share[:, None].expand(-1, 2))
+        other = chain(translation(spot), scaling(share[:, None].expand(-1, 2)))
         grid = warp(torch.where(is_sprite[:, None, None], other, own), points)
         grid = dense(grid, self._config.query_px)
         pixels = table.photos[photo].permute(0, 3, 1, 2).float() / 255
@@ -173,7 +176,7 @@ class QueryComposer:
             if len(some) == 0:
                 continue
             small = degrade.coarse(image[some], pixels) if pixels < side else image[some]
-            strength = dice.log_uniform(config.compression, len(some))
+            strength = dice.log_uniform(config.query_compression, len(some))
             worn = self._codec(small, strength)
             keep = dice.chance(config.query_compression_share, len(some))[:, None, None, None]
             small = torch.where(keep, worn, small)

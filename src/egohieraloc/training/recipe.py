@@ -16,11 +16,13 @@ from egohieraloc.files import write_json
 from egohieraloc.models.backbone import load_imagenet
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import save_weights
-from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.checkpoint import TrainState
+from egohieraloc.training.composer import Composer
 from egohieraloc.training.composer_config import ComposerConfig
-from egohieraloc.training.loop import OptimConfig, train
+from egohieraloc.training.loop import ClipSource, OptimConfig, train
 from egohieraloc.training.losses import LossWeights
+from egohieraloc.training.packs import read_packs
+from egohieraloc.training.replay import ReplayedComposer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,36 +56,25 @@ def build_network(recipe: Recipe) -> EgoHieraLocNet:
     return network
 
 
-def with_trust(b):
-    return ClipBatch(
-        b.query,
-        b.query_mask,
-        b.query_box,
-        b.frames,
-        b.masks,
-        b.boxes,
-        b.presence,
-        b.source,
-        torch.ones_like(b.presence[:, 0]),
-    )
+def clip_source(composer: Composer, size: int) -> ClipSource:
+    """Composed batches by step; on a GPU replayed as one graph."""
+    if composer.generator.device.type == "cuda":
+        return ReplayedComposer(composer, size).batch
+    return lambda step: composer.batch(step, size)
 
 
 def run_recipe(
     recipe: Recipe, data: Path, folder: Path, *, resume: bool = False, minutes: float = math.inf
 ) -> TrainState:
     """Train on composed clips. `folder` gets the recipe, logs, checkpoints and in the end the weights."""
-    from egohieraloc.training.composer import Composer
-    from egohieraloc.training.packs import read_packs
-
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     network = build_network(recipe)
     composer = Composer(read_packs(data), recipe.composer, device, recipe.optim.seed)
-    size = recipe.optim.batch
-    make = composer.captured(size) if device.type == "cuda" else lambda step: composer.batch(step, size)
+    source = clip_source(composer, recipe.optim.batch)
     write_json(folder / "recipe.json", to_dict(recipe))
     state = train(
         network,
-        lambda step: with_trust(make(step)),
+        source,
         recipe.optim,
         folder,
         weights=recipe.losses,

@@ -60,6 +60,17 @@ def _identities(like: Tensor) -> Tensor:
     return torch.eye(3, device=like.device).repeat(*like.shape, 1, 1)
 
 
+def chain(*maps: Tensor) -> Tensor:
+    """The product of matrices (..., 3, 3), the last applied first.
+
+    Not by `@`: a GPU told to multiply at reduced precision would move things by pixels.
+    """
+    product = maps[0]
+    for factor in maps[1:]:
+        product = (product[..., None] * factor[..., None, :, :]).sum(-2)
+    return product
+
+
 def inverse(matrices: Tensor) -> Tensor:
     """Inverse of (..., 3, 3) by cofactors: unlike a solver, it never makes the host wait for the device."""
     a, b, c = matrices.unbind(-2)

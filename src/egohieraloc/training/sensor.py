@@ -7,7 +7,7 @@ from torch import Tensor
 
 from egohieraloc.training import degrade
 from egohieraloc.training.camera import Cameras
-from egohieraloc.training.composer_config import ComposerConfig
+from egohieraloc.training.composer_config import STANDARD_PX, ComposerConfig
 from egohieraloc.training.dice import Dice
 
 
@@ -34,14 +34,14 @@ def _blurred(dice: Dice, config: ComposerConfig, image: Tensor, cameras: Cameras
     """Defocus and motion blur along the camera's way, each on a share of the frames."""
     chosen = dice.some(config.defocus_share, len(image))
     if len(chosen):
-        sigma = dice.log_uniform(config.defocus_px, len(chosen)) * (config.frame_px / 448)
+        sigma = dice.log_uniform(config.defocus_px, len(chosen)) * config.unit
         image.index_copy_(0, chosen, degrade.defocus(image[chosen], sigma))
     chosen = dice.some(config.motion_blur_share, len(image))
     if len(chosen):
         clip = chosen // config.clip_frames
         way = cameras.drift[clip] + dice.normal(0.05, len(chosen), 2)
         way = way / way.norm(dim=-1, keepdim=True).clamp(min=1e-4)
-        length = dice.log_uniform(config.motion_blur_px, len(chosen)) * (2 / 448)
+        length = dice.log_uniform(config.motion_blur_px, len(chosen)) * (2 / STANDARD_PX)
         swing = dice.normal(config.swirl, len(chosen)) + cameras.swing[clip] * 0.2
         image.index_copy_(0, chosen, degrade.smear(image[chosen], way * length[:, None], swing))
     return image

@@ -17,10 +17,11 @@ from egohieraloc.training.dice import Dice
 from egohieraloc.training.instances import PAD, Instances, Patches
 from egohieraloc.training.layers import Props, draw_angle, fitting_size
 from egohieraloc.training.packs import PHOTO_PX
-from egohieraloc.training.render import projective, rotation, scaling, sheared, translation, undistort
+from egohieraloc.training.render import chain, projective, rotation, scaling, sheared, translation, undistort
 
 CELLS = 3  # the background is a square of 3 x 3 photos
 MOSAIC_PX = CELLS * PHOTO_PX
+LEAVE_SCALE = 1.5  # canvas pixels per photo pixel
 DISTRACTOR_PX = 140.0  # longer side of a distractor that does not follow the target's
 
 
@@ -95,11 +96,15 @@ def draw_target(
     patches = instances.patches(shown, cast.views.flatten(), window_texture(window, config), *light)
 
     usual = dice.log_uniform(config.usual_size_px, batch)
-    size = torch.where(
-        dice.chance(config.usual_size_share, batch), usual, dice.log_uniform(config.size_px, batch)
-    ) * (config.frame_px / 448)
+    size = (
+        torch.where(
+            dice.chance(config.usual_size_share, batch), usual, dice.log_uniform(config.size_px, batch)
+        )
+        * config.unit
+    )
     photo_px = _longer_side(instances.box_of(cast.shown))
-    native = size.clamp(photo_px * config.in_place_scale[0], photo_px * config.in_place_scale[1])
+    low, high = (photo_px * scale * config.unit for scale in config.in_place_scale)
+    native = size.clamp(low, high)
     size = fitting_size(torch.where(cast.in_place, native, size)[:, None], patches, cameras, window)
 
     spot = dice.uniform((-0.85, 0.85), batch, 2)
@@ -119,15 +124,22 @@ def window_texture(window: int, config: ComposerConfig) -> int:
     return 192 if window * 2 > config.frame_px else 96
 
 
-def look_away(dice: Dice, config: ComposerConfig, cameras: Cameras, target: Props) -> Cameras:
-    """In some frames the camera turns so far that the target's place leaves the view."""
+def look_away(
+    dice: Dice, config: ComposerConfig, instances: Instances, cast: Cast, cameras: Cameras, target: Props
+) -> Cameras:
+    """In some frames the camera turns so far that the target's place leaves the view.
+
+    Not where the photo of a target in place is shown so small that its mirror image would come into view.
+    """
     batch, frames = cameras.scene_from_view.shape[:2]
-    away = dice.chance(config.leave_share, batch)[:, None]
+    scale = target.size[:, 0] / _longer_side(instances.box_of(cast.shown)) / config.unit
+    free = ~cast.in_place | (scale >= LEAVE_SCALE)
+    away = (free & dice.chance(config.leave_share, batch))[:, None]
     away = away & dice.chance(config.leave_frame_share, batch, frames)
     place = target.path[:, 0].mean(1)
     heading = -place / place.norm(dim=-1, keepdim=True).clamp(min=1e-3)
     shift = (heading * dice.uniform((1.3, 1.8), batch, 1))[:, None] * away[..., None]
-    return replace(cameras, scene_from_view=translation(shift) @ cameras.scene_from_view)
+    return replace(cameras, scene_from_view=chain(translation(shift), cameras.scene_from_view))
 
 
 def draw_background(
@@ -150,9 +162,12 @@ def draw_background(
 
     box = instances.box_of(cast.shown)
     one = dice.chance(config.one_photo_share, batch)
-    scale = torch.where(
-        one, dice.log_uniform(config.one_photo_scale, batch), dice.log_uniform(config.photo_scale, batch)
-    ) * (config.frame_px / 448)
+    scale = (
+        torch.where(
+            one, dice.log_uniform(config.one_photo_scale, batch), dice.log_uniform(config.photo_scale, batch)
+        )
+        * config.unit
+    )
     scale = torch.where(cast.in_place, target.size[:, 0] / _longer_side(box), scale)
     shrink = config.frame_px / (MOSAIC_PX * scale)  # mosaic units per scene unit
     slack = torch.where(one, 0.08, (1 - 1.2 * shrink).clamp(min=0.0))[:, None]
@@ -162,11 +177,14 @@ def draw_background(
     hinge = torch.where(at, target.path[:, 0, 0], 0.0)
     stretch = dice.normal(config.photo_aspect_log / 2, batch)
     stretch = torch.stack((stretch, -stretch), -1).exp() * shrink[:, None]
-    shaped = scaling(stretch) @ sheared(dice.normal(config.shear, batch))
-    turned = rotation(draw_angle(dice, config, batch)) @ projective(
-        dice.normal(config.perspective / 2, batch, 2)
+    return mosaic, chain(
+        translation(spot),
+        scaling(stretch),
+        sheared(dice.normal(config.shear, batch)),
+        rotation(draw_angle(dice, config, batch)),
+        projective(dice.normal(config.perspective / 2, batch, 2)),
+        translation(-hinge),
     )
-    return mosaic, translation(spot) @ shaped @ turned @ translation(-hinge)
 
 
 def texture_from_mosaic(patches: Patches) -> Tensor:
@@ -175,7 +193,7 @@ def texture_from_mosaic(patches: Patches) -> Tensor:
     corner = torch.stack((left, top), -1)
     zoom = (MOSAIC_PX / PAD) / side
     shift = ((PHOTO_PX / 2 - corner) * (2 / side)[:, None] - 1) / PAD
-    return translation(shift) @ scaling(zoom[:, None].expand(-1, 2))
+    return chain(translation(shift), scaling(zoom[:, None].expand(-1, 2)))
 
 
 def draw_small_props(
@@ -198,7 +216,7 @@ def draw_small_props(
 
     covers = torch.arange(layers, device=instance.device) == layers - 1
     beside = dice.chance(config.beside_share, batch, layers) | covers
-    own = dice.log_uniform((config.size_px[0], DISTRACTOR_PX), batch, layers) * (config.frame_px / 448)
+    own = dice.log_uniform((config.size_px[0], DISTRACTOR_PX), batch, layers) * config.unit
     size = torch.where(beside, target.size * dice.log_uniform((0.55, 1.4), batch, layers), own)
     size = fitting_size(size, patches, cameras, window)
     gap = (target.size + size) / 2 * dice.uniform((0.8, 1.5), batch, layers)
