@@ -2,7 +2,7 @@
 
     python benchmarks/train_speed.py --data DIR [--preset mini] [--batch 64] [--compile]
 
-On a GPU timings are medians over steps, with the device synchronised; `--profile` prints the costliest kernels.
+Timings are medians over steps, the device synchronised; `--profile` prints the costliest kernels.
 """
 
 from __future__ import annotations

@@ -117,6 +117,17 @@ class NetworkConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SearchConfig:
+    """How much of a video is looked at closely."""
+
+    fps: float | None = 5.0  # samples a second; None takes every frame
+    stride: int = 1  # k-frame skipping: decode every k-th sample, interpolate the boxes between
+    coarse_margin: float = 4.0  # logits below the best coarse score that are still decoded
+    coarse_neighbours: int = 3  # samples beside them that are decoded too
+    max_decoded: int = 400  # at most so many samples by coarse score; 0 decodes without limit
+
+
+@dataclass(frozen=True, kw_only=True)
 class TemporalConfig:
     """From the scores of all samples to the last appearance."""
 

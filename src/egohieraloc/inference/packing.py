@@ -57,15 +57,15 @@ def pack(features: FrameFeatures, frame_index: NDArray, time_s: NDArray) -> Pack
     match = features.match.float()
     scale = match.abs().amax((1, 2, 3)).clamp(min=1e-6).half()
     codes = (match / scale.float()[:, None, None, None] * 127).round().clamp(-127, 127).to(torch.int8)
-    maps = []
+    maps: dict[str, NDArray] = {}
     for name, levels in LEVELS.items():
-        maps += _pack_map(getattr(features, name).float(), levels)
+        maps[name], maps[f"{name}_scale"] = _pack_map(getattr(features, name).float(), levels)
     return PackedFeatures(
-        codes.cpu().numpy(),
-        scale.cpu().numpy(),
-        *maps,
-        np.asarray(frame_index, np.int64),
-        np.asarray(time_s, np.float64),
+        match=codes.cpu().numpy(),
+        match_scale=scale.cpu().numpy(),
+        frame_index=np.asarray(frame_index, np.int64),
+        time_s=np.asarray(time_s, np.float64),
+        **maps,
     )
 
 
@@ -84,12 +84,12 @@ def unpack_match(codes: NDArray[np.int8], scale: Scales, device: torch.device) -
     return values * (torch.from_numpy(scale).to(device).float() / 127)[:, None, None, None]
 
 
-def _pack_map(values: Tensor, levels: int) -> list[NDArray]:
+def _pack_map(values: Tensor, levels: int) -> tuple[NDArray, NDArray]:
     scale = values.amax((2, 3)).clamp(min=1e-4).half()
     codes = ((values / scale.float()[..., None, None]).clamp(0, 1).sqrt() * levels).round().to(torch.uint8)
     if levels == 15:
         codes = codes[..., ::2] | (codes[..., 1::2] << 4)
-    return [codes.contiguous().cpu().numpy(), scale.cpu().numpy()]
+    return codes.contiguous().cpu().numpy(), scale.cpu().numpy()
 
 
 def _unpack_map(codes: Codes, scale: Scales, levels: int, device: torch.device) -> Tensor:

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from egohieraloc.config import QueryMaskConfig
 from egohieraloc.errors import ConfigError
 from egohieraloc.inference.mask_box import box_from_mask, semantic_confidence
 from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
@@ -21,7 +20,7 @@ from egohieraloc.models.qam import QamState
 from egohieraloc.models.query_mask import MaskProvider, fallback_level
 from egohieraloc.models.weights import Weights
 from egohieraloc.query import Query
-from egohieraloc.types import Box, Floats, QueryMask, Rgb
+from egohieraloc.types import Box, QueryMask, Rgb
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +61,9 @@ class Predictor:
     def __init__(self, weights: Weights, *, device: str | None = None, provider: MaskProvider | None = None):
         self.device = choose_device(device)
         self.config = weights.network.config
-        self.network = weights.network.to(self.device, memory_format=torch.channels_last)
+        self.network = weights.network.to(self.device)
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.provider = provider
-
-    @property
-    def mask_config(self) -> QueryMaskConfig:
-        return self.config.query_mask
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -107,7 +103,9 @@ class Predictor:
             )
         return PreparedQuery(template, window, QueryMask(mask, quality, level))
 
-    def coarse(self, query: PreparedQuery, match: NDArray[np.int8], scale: NDArray[np.float16]) -> Floats:
+    def coarse(
+        self, query: PreparedQuery, match: NDArray[np.int8], scale: NDArray[np.float16]
+    ) -> NDArray[np.float32]:
         """A first opinion (N,) in logits from descriptors alone: may these samples show the thing?"""
         with self._running():
             cells = unpack_match(match, scale, self.device)
@@ -153,10 +151,10 @@ def _best_boxes(cell_logits: Tensor, boxes: Tensor) -> Tensor:
     return boxes.flatten(2).gather(2, best[:, None, None].expand(-1, 4, 1))[..., 0]
 
 
-def _sorted_box(values: Floats) -> Box:
+def _sorted_box(values: NDArray[np.float32]) -> Box:
     x1, y1, x2, y2 = (float(v) for v in values)
     return Box(min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2))
 
 
-def _numpy(values: Tensor) -> Floats:
+def _numpy(values: Tensor) -> NDArray[np.float32]:
     return values.cpu().numpy()

@@ -52,7 +52,7 @@ def cut_window(query: Query, *, share: float, size: int) -> QueryWindow:
 
 
 def _shrink(picture: Rgb, to_window: np.ndarray, scale: float) -> tuple[Rgb, np.ndarray]:
-    """The picture reduced by area averaging to about the window's resolution, and the transform that is left."""
+    """The picture averaged down to about the window's resolution, and the transform that is left."""
     height, width = picture.shape[:2]
     small = (max(1, round(width * scale)), max(1, round(height * scale)))
     factor = np.array([small[0] / width, small[1] / height])

@@ -45,7 +45,7 @@ def solve_filter(patch: Tensor, target: Tensor, ridge: float) -> Tensor:
 
 
 def respond(features: Tensor, filters: Sequence[Tensor]) -> Tensor:
-    """Responses (B, S, H, W) of frames (B, D, H, W) to S filters (B, D, h, w): high at the object's centre."""
+    """Responses (B, S, H, W) of frames (B, D, H, W) to S filters (B, D, h, w), high at the object."""
     height, width = features.shape[-2:]
     size = (height + max(f.shape[-2] for f in filters), width + max(f.shape[-1] for f in filters))
     spectrum = torch.fft.rfft2(features.float(), s=size)

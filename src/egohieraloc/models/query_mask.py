@@ -6,15 +6,23 @@ built-in head here, which needs no download.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from egohieraloc.config import NeckConfig, QueryMaskConfig
 from egohieraloc.models.layers import conv_bn_relu, resize
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.ram import MaskDecoder
+from egohieraloc.query import Query
+from egohieraloc.types import Box
+
+# (query, region of its picture that the window covers, window side) -> mask (S, S) in [0, 1] and its quality
+MaskProvider = Callable[[Query, Box, int], tuple[NDArray[np.float32], float]]
 
 
 class QueryMaskHead(nn.Module):

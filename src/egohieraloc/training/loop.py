@@ -118,7 +118,8 @@ def train(
     accelerator = Accelerator(mixed_precision=config.precision)
     set_seed(config.seed)
     torch.backends.cudnn.benchmark = True  # shapes never change here
-    network.to(accelerator.device, memory_format=torch.channels_last)
+    network.to(accelerator.device)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = build_optimizer(network, config)
     state = TrainState.start(network, optimizer)
     if resume:

@@ -1,0 +1,153 @@
+"""A query against a whole video: encode what is not known yet, look coarsely, decode where it may matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import maximum_filter1d
+
+from egohieraloc.config import SearchConfig
+from egohieraloc.errors import VideoError
+from egohieraloc.inference.packing import PackedFeatures
+from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
+from egohieraloc.inference.store import CHUNK, FeatureStore
+from egohieraloc.types import Floats
+from egohieraloc.video.letterbox import Letterbox
+from egohieraloc.video.reader import Video
+
+Progress = Callable[[str, int, int], None]  # stage, done, total
+ENCODE_BATCH = 8
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """Says nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedVideo:
+    """A video whose features are in a store, up to `num_samples`."""
+
+    store: FeatureStore
+    frame_index: NDArray[np.int64]  # (N,) in the file
+    time_s: Floats  # (N,)
+
+    @property
+    def num_chunks(self) -> int:
+        return -(-len(self.frame_index) // CHUNK)
+
+    def chunk(self, number: int) -> PackedFeatures:
+        packed = self.store.read(number)
+        if packed is None:
+            raise VideoError(f"Stored features in {self.store.folder} were damaged meanwhile. Ask again.")
+        return packed
+
+    def take(self, first: int, last: int) -> Iterator[PackedFeatures]:
+        """Samples first to last, inclusive, chunk by chunk."""
+        for number in range(first // CHUNK, last // CHUNK + 1):
+            start = number * CHUNK
+            yield self.chunk(number)[max(first - start, 0) : last + 1 - start]
+
+
+def encode_video(
+    video: Video,
+    predictor: Predictor,
+    store: FeatureStore,
+    *,
+    fps: float | None,
+    until_s: float | None = None,
+    progress: Progress = no_progress,
+) -> EncodedVideo:
+    """Bring the store up to date with a video; only what is missing is decoded and encoded."""
+    everything = video.sample_indices(fps)
+    wanted = int(np.count_nonzero(video.times_s[everything] < (np.inf if until_s is None else until_s)))
+    chunks = [everything[start : start + CHUNK] for start in range(0, wanted, CHUNK)]
+    missing = [number for number in range(len(chunks)) if not store.has(number)]
+    done = wanted - sum(len(chunks[number]) for number in missing)
+    for run in _runs(missing):
+        frames = video.frames(np.concatenate([chunks[number] for number in run]))
+        letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
+        last = None  # a damaged frame is stood for by the one before it
+        for number in run:
+            parts: list[PackedFeatures] = []
+            canvases, indices = [], chunks[number]
+            for index in indices:
+                if last is None or last.index < index:
+                    last = next(frames, last)
+                if last is None:
+                    raise VideoError(f"{video.path}: no frame could be decoded near number {index}.")
+                canvases.append(letterbox.apply(last.rgb))
+                if len(canvases) == ENCODE_BATCH or index == indices[-1]:
+                    first = sum(len(p) for p in parts)
+                    these = indices[first : first + len(canvases)]
+                    parts.append(predictor.encode(canvases, these, video.times_s[these]))
+                    canvases = []
+                    progress("encode", done + first + len(these), wanted)
+            store.write(number, PackedFeatures.cat(parts))
+            done += len(indices)
+    return EncodedVideo(store, everything[:wanted], video.times_s[everything[:wanted]])
+
+
+def coarse_scores(
+    predictor: Predictor, query: PreparedQuery, encoded: EncodedVideo, progress: Progress = no_progress
+) -> Floats:
+    """A first opinion (N,) on every sample, in logits, from the stored descriptors alone."""
+    scores = []
+    for number in range(encoded.num_chunks):
+        found = encoded.store.read_match(number)
+        if found is None:
+            raise VideoError(f"Stored features in {encoded.store.folder} were damaged meanwhile. Ask again.")
+        scores.append(predictor.coarse(query, *found))
+        progress("look", number + 1, encoded.num_chunks)
+    joined = np.concatenate(scores) if scores else np.zeros(0)
+    return joined[: len(encoded.frame_index)].astype(np.float64)
+
+
+def decode_where_it_matters(
+    predictor: Predictor,
+    query: PreparedQuery,
+    encoded: EncodedVideo,
+    coarse: Floats,
+    config: SearchConfig,
+    progress: Progress = no_progress,
+) -> dict[int, Decoded]:
+    """Decode the samples that may matter, by sample number; the state runs through each stretch of them."""
+    chosen = promising(coarse, config)
+    decoded: dict[int, Decoded] = {}
+    for stretch in _runs([int(s) for s in np.flatnonzero(chosen)]):
+        state = predictor.start(query)
+        sample = stretch[0]
+        for packed in encoded.take(stretch[0], stretch[-1]):
+            kept = packed[:: config.stride]
+            answers, state = predictor.decode(query, kept, state)
+            for offset, answer in enumerate(answers):
+                decoded[sample + offset * config.stride] = answer
+            sample += len(packed)
+            progress("decode", len(decoded) * config.stride, int(chosen.sum()))
+    return decoded
+
+
+def promising(coarse: Floats, config: SearchConfig) -> NDArray[np.bool_]:
+    """Which samples to decode (N,): those within `coarse_margin` of the best and their neighbours.
+
+    At most `max_decoded` of them: the most alike go first.
+    """
+    if coarse.size == 0:
+        return np.zeros(0, bool)
+    good = coarse >= coarse.max() - config.coarse_margin
+    if config.max_decoded and good.sum() > config.max_decoded:
+        good = coarse >= np.sort(coarse)[-config.max_decoded]
+    return maximum_filter1d(good, 2 * config.coarse_neighbours + 1, mode="constant")
+
+
+def _runs(numbers: list[int]) -> list[list[int]]:
+    """Split increasing numbers into stretches without gaps."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs

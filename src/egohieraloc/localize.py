@@ -1,0 +1,129 @@
+"""The Localizer: composes the parts and holds no maths of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from egohieraloc.config import SearchConfig, TemporalConfig
+from egohieraloc.inference.answer import Answer2D, answer
+from egohieraloc.inference.predict import Predictor
+from egohieraloc.inference.search import (
+    EncodedVideo,
+    Progress,
+    coarse_scores,
+    decode_where_it_matters,
+    encode_video,
+    no_progress,
+)
+from egohieraloc.inference.store import FeatureStore, default_cache, trim_cache
+from egohieraloc.models.query_mask import MaskProvider
+from egohieraloc.models.weights import Weights, find_weights, load_weights
+from egohieraloc.query import Query
+from egohieraloc.result import Result
+from egohieraloc.types import VideoRef
+from egohieraloc.video.letterbox import Letterbox
+from egohieraloc.video.reader import Video
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalizerConfig:
+    """What can be set without training anew."""
+
+    search: SearchConfig = SearchConfig()
+    temporal: TemporalConfig = TemporalConfig()
+
+
+class Localizer:
+    """Answers where a thing was last seen. One can serve any number of videos and queries."""
+
+    def __init__(
+        self,
+        weights: Weights,
+        *,
+        device: str | None = None,
+        config: LocalizerConfig | None = None,
+        cache: Path | None = None,
+        provider: MaskProvider | None = None,
+    ) -> None:
+        self.weights = weights
+        self.config = config or LocalizerConfig()
+        self.cache = cache or default_cache()
+        self.predictor = Predictor(weights, device=device, provider=provider)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path = "mini",
+        *,
+        device: str | None = None,
+        config: LocalizerConfig | None = None,
+        cache: Path | None = None,
+        provider: MaskProvider | None = None,
+    ) -> Localizer:
+        """With the weights that ship under a name, or of a file. The device is chosen unless given.
+
+        cache: folder for features of videos, shared by all questions; `provider` makes the query's mask.
+        """
+        weights = load_weights(find_weights(name))
+        return cls(weights, device=device, config=config, cache=cache, provider=provider)
+
+    def encode(
+        self, video: Video, *, until_s: float | None = None, progress: Progress = no_progress
+    ) -> EncodedVideo:
+        """Bring what is known of a video up to date; a second call finds everything there."""
+        fps = self.config.search.fps
+        key = hashlib.blake2b(
+            f"{video.content_hash} {self.weights.fingerprint} {fps}".encode(), digest_size=12
+        ).hexdigest()
+        store = FeatureStore.of(self.cache, key)
+        encoded = encode_video(video, self.predictor, store, fps=fps, until_s=until_s, progress=progress)
+        trim_cache(self.cache, keep=store.folder)
+        return encoded
+
+    def locate(
+        self,
+        query: Query,
+        video: Video | str | Path,
+        *,
+        until_s: float | None = None,
+        progress: Progress = no_progress,
+    ) -> Result:
+        """Find the last appearance of the query before `until_s`, the time of asking (default: the end)."""
+        if not isinstance(video, Video):
+            video = Video.open(video)
+        encoded = self.encode(video, until_s=until_s, progress=progress)
+        found = self.ask(query, encoded, video.info.width, video.info.height, progress=progress)
+        fps = self.config.search.fps
+        reference = VideoRef(
+            str(video.path),
+            video.info,
+            float(min(video.info.fps, fps)) if fps else float(video.info.fps),
+            tuple(int(i) for i in encoded.frame_index),
+        )
+        return Result(query, reference, found.track, found.curve, found.alternatives)
+
+    def ask(
+        self,
+        query: Query,
+        encoded: EncodedVideo,
+        width: int,
+        height: int,
+        *,
+        progress: Progress = no_progress,
+    ) -> Answer2D:
+        """Answer from stored features of a video of this size: nothing is decoded or encoded."""
+        prepared = self.predictor.prepare(query)
+        coarse = coarse_scores(self.predictor, prepared, encoded, progress)
+        decoded = decode_where_it_matters(
+            self.predictor, prepared, encoded, coarse, self.config.search, progress
+        )
+        return answer(
+            decoded,
+            encoded,
+            Letterbox(width, height, self.predictor.config.input_size),
+            self.weights.calibration,
+            self.config.temporal,
+            stride=self.config.search.stride,
+        )

@@ -1,0 +1,78 @@
+"""The answer as a whole, and its form in JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from egohieraloc.query import Query
+from egohieraloc.types import (
+    Localization3D,
+    NotFound,
+    NotLocalized,
+    ResponseTrack,
+    ScoreCurve,
+    VideoRef,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Where the thing was last seen: a track or a reason, and what it was chosen from."""
+
+    query: Query
+    video: VideoRef
+    track: ResponseTrack | NotFound
+    curve: ScoreCurve
+    alternatives: tuple[ResponseTrack, ...] = ()
+    place: Localization3D | NotLocalized | None = None  # None: nobody asked for 3D
+
+    @property
+    def found(self) -> bool:
+        return isinstance(self.track, ResponseTrack)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values as they go into result.json."""
+        track, info = self.track, self.video.info
+        return {
+            "found": self.found,
+            "score": track.score,
+            "reason": track.reason if isinstance(track, NotFound) else None,
+            "video": {
+                "path": self.video.path,
+                "width": info.width,
+                "height": info.height,
+                "fps": float(info.fps),
+                "num_frames": info.num_frames,
+            },
+            "sample_fps": self.video.sample_fps,
+            "track": _track_rows(track) if isinstance(track, ResponseTrack) else [],
+            "curve": {
+                "time_s": self.curve.time_s.tolist(),
+                "raw": self.curve.raw.tolist(),
+                "smooth": self.curve.smooth.tolist(),
+                "threshold": self.curve.threshold,
+            },
+            "intervals": [list(interval) for interval in self.curve.intervals],
+            "alternatives": [{"score": t.score, "track": _track_rows(t)} for t in self.alternatives],
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write result.json, masks, overlay.mp4 and curve.png into a folder; returns the JSON's path."""
+        from egohieraloc.report.save import save_result
+
+        return save_result(self, Path(folder))
+
+
+def _track_rows(track: ResponseTrack) -> list[dict[str, Any]]:
+    return [
+        {
+            "frame": p.frame_index,
+            "sample": p.sample,
+            "time_s": p.time_s,
+            "box": list(p.box.xyxy),
+            "score": p.score,
+        }
+        for p in track.predictions
+    ]
