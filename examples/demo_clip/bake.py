@@ -88,7 +88,9 @@ def write(path: Path, parts: list[dict[str, np.ndarray]]) -> None:
         image = bpy.data.images[name]
         pixels = np.empty(image.size[0] * image.size[1] * 4, np.float32)
         image.pixels.foreach_get(pixels)
-        arrays[f"image{number}"] = np.round(pixels.reshape(image.size[1], image.size[0], 4)[..., :3] * 255).astype(np.uint8)
+        arrays[f"image{number}"] = np.round(
+            pixels.reshape(image.size[1], image.size[0], 4)[..., :3] * 255
+        ).astype(np.uint8)
     np.savez(
         path,
         **arrays,

@@ -1,6 +1,7 @@
 """Makes the demo: a rendered walk through a furnished room, a picture of one thing in it, and the truth.
 
-Needs Debian's blender, python3-numpy, sweethome3d-furniture and libegl1, and from PyPI moderngl, av and opencv.
+Needs Debian's blender, python3-numpy, sweethome3d-furniture, libegl1 and libgl1-mesa-dri, and besides this
+package moderngl from PyPI.
 
     python examples/demo_clip/make_clip.py --out src/egohieraloc/demo --work /tmp/demo_clip
 
@@ -29,7 +30,9 @@ SMALLEST_PX = 60  # of the target in sight, below which it does not count as see
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True, help="folder for what Blender makes")
     parser.add_argument("--depth", type=Path, help="folder for the true depth of every sample")
@@ -72,7 +75,11 @@ def measure(renderer: Renderer, depth_folder: Path | None) -> dict:
         seen = int(mask.sum()) >= SMALLEST_PX
         whole = renderer.depth_and_mask(poses[frame], alone=True, margin=400)[1].sum() if seen else 1
         samples.append(
-            {"frame": frame, "box": box_of(mask) if seen else None, "visible": round(seen * mask.sum() / whole, 3)}
+            {
+                "frame": frame,
+                "box": box_of(mask) if seen else None,
+                "visible": round(seen * mask.sum() / whole, 3),
+            }
         )
         if depth_folder:
             cv2.imwrite(str(depth_folder / f"{frame:05d}.png"), np.round(depth * 1000).astype(np.uint16))
@@ -86,7 +93,11 @@ def measure(renderer: Renderer, depth_folder: Path | None) -> dict:
             "params": [walk.FOCAL_PX, walk.FOCAL_PX, walk.WIDTH / 2, walk.HEIGHT / 2],
         },
         "frames": [
-            {"frame": frame, "time_s": round(frame / walk.FPS, 6), "cam_from_world": np.round(pose, 6).tolist()}
+            {
+                "frame": frame,
+                "time_s": round(frame / walk.FPS, 6),
+                "cam_from_world": np.round(pose, 6).tolist(),
+            }
             for frame, pose in enumerate(poses)
         ],
         "target": {

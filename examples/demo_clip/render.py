@@ -8,8 +8,9 @@ import moderngl
 import numpy as np
 import walk
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
-SUBFRAMES = 7  # pictures averaged into one frame
+SUBFRAMES = 5  # pictures averaged into one frame
 SHUTTER_S = 0.3 / walk.FPS
 NEAR_M, FAR_M = 0.05, 20.0
 SRGB8_ALPHA8 = 0x8C43
@@ -27,7 +28,8 @@ void main() {
 """
 COLOUR = """
 #version 330
-uniform vec3 colour; uniform float glow; uniform bool shows; uniform sampler2D picture; uniform float exposure;
+uniform vec3 colour; uniform float glow; uniform bool shows; uniform sampler2D picture;
+uniform float exposure;
 in vec3 world; in vec2 at; in vec3 lit;
 out vec4 pixel;
 float hash(vec3 p) { p = fract(p * .1031); p += dot(p, p.zyx + 31.32); return fract((p.x + p.y) * p.z); }
@@ -81,7 +83,9 @@ class Renderer:
     def frame(self, time_s: float, exposure: float = 1.15) -> NDArray[np.uint8]:
         """(H, W, 3) RGB: several moments of the open shutter, each shifted by a part of a pixel."""
         size = (walk.WIDTH, walk.HEIGHT)
-        buffer = self._context.framebuffer(self._context.renderbuffer(size, 4), self._context.depth_renderbuffer(size))
+        buffer = self._context.framebuffer(
+            self._context.renderbuffer(size, 4), self._context.depth_renderbuffer(size)
+        )
         moments = time_s + SHUTTER_S * ((np.arange(SUBFRAMES) + 0.5) / SUBFRAMES - 0.5)
         total = np.zeros((walk.HEIGHT, walk.WIDTH, 3))
         for k, pose in enumerate(walk.cam_from_world(moments)):
@@ -106,13 +110,15 @@ class Renderer:
         texture.release()
         return values[::-1, :, 0], values[::-1, :, 1] > 0.5
 
-    def _draw(self, program: moderngl.Program, clip: NDArray[np.float64], *, alone: bool = False, **uniforms) -> None:
+    def _draw(
+        self, program: moderngl.Program, clip: NDArray[np.float64], *, alone: bool = False, **uniforms
+    ) -> None:
         self._context.enable(moderngl.DEPTH_TEST)
         program["clip_from_world"].write(clip.T.astype("f4").tobytes())
         for name, value in uniforms.items():
             program[name].value = value
-        for colour_array, truth_array, paint, target in self._draws:
-            if alone and not target:
+        for colour_array, truth_array, paint, target, corners in self._draws:
+            if (alone and not target) or outside(clip, corners):
                 continue
             colour, glow, image = self._paints[paint]
             if program is self._truth:
@@ -126,14 +132,18 @@ class Renderer:
             colour_array.render()
 
     def _add(self, corners: NDArray[np.float32], paint: int, target: bool) -> None:
-        unique, index = np.unique(corners.view(np.dtype((np.void, corners[0].nbytes))).ravel(), return_inverse=True)
+        unique, index = np.unique(
+            corners.view(np.dtype((np.void, corners[0].nbytes))).ravel(), return_inverse=True
+        )
         vertices = self._context.buffer(unique.tobytes())
         indices = self._context.buffer(index.astype("i4").tobytes())
         colour = self._context.vertex_array(
             self._colour, [(vertices, "3f 2f 3f", "position", "uv", "light")], indices
         )
         truth = self._context.vertex_array(self._truth, [(vertices, "3f 20x", "position")], indices)
-        self._draws.append((colour, truth, paint, target))
+        low, high = corners[:, :3].min(0), corners[:, :3].max(0)
+        bounds = np.array([np.where([i & 1, i & 2, i & 4], high, low) for i in range(8)])
+        self._draws.append((colour, truth, paint, target, bounds))
 
     def _picture(self, pixels: NDArray[np.uint8]) -> moderngl.Texture:
         rgba = np.concatenate([pixels, np.full_like(pixels[..., :1], 255)], -1)
@@ -142,7 +152,9 @@ class Renderer:
         return texture
 
 
-def clip_from_world(pose: NDArray[np.float64], size: tuple[int, int], shift=(0.0, 0.0)) -> NDArray[np.float64]:
+def clip_from_world(
+    pose: NDArray[np.float64], size: tuple[int, int], shift=(0.0, 0.0)
+) -> NDArray[np.float64]:
     """OpenGL's matrix for a pinhole camera whose axis meets the middle of a picture of this size."""
     projection = np.zeros((4, 4))
     projection[0, 0] = 2 * walk.FOCAL_PX / size[0]
@@ -153,8 +165,21 @@ def clip_from_world(pose: NDArray[np.float64], size: tuple[int, int], shift=(0.0
     return projection @ np.vstack([pose, [0, 0, 0, 1]])
 
 
+def outside(clip: NDArray[np.float64], points: NDArray[np.float64]) -> bool:
+    """Whether all points (N, 3) lie beyond one side of the view."""
+    x, y, _, w = clip @ np.column_stack([points, np.ones(len(points))]).T
+    return any(bool(side.all()) for side in (x < -w, x > w, y < -w, y > w))
+
+
 def smooth_light(position: NDArray, normal: NDArray, light: NDArray) -> NDArray[np.float64]:
-    """Corners at one point with one normal share their light, and neighbours even out what noise is left."""
+    """Corners at one point with one normal share their light, and neighbours even out what noise is left.
+
+    A face turned inwards got no light at all; it takes that of the nearest corner that has some.
+    """
+    brightness = light.sum(1)
+    dark = brightness < 0.02 * np.median(brightness)
+    light = light.copy()
+    light[dark] = light[~dark][cKDTree(position[~dark]).query(position[dark])[1]]
     key = np.column_stack([np.round(position * 5000), np.round(normal * 4)]).astype(np.int32)
     packed = np.ascontiguousarray(key).view(np.dtype((np.void, key[0].nbytes))).ravel()
     _, group = np.unique(packed, return_inverse=True)

@@ -1,6 +1,6 @@
 """The room: its walls, furniture and light, as Blender objects. Metres; x east, y north, z up.
 
-The furniture is CC0, from Debian's package sweethome3d-furniture (BlendSwap-CC-0.sh3f); the rest is made here.
+The furniture is CC0, from Debian's package sweethome3d-furniture; the rest is made here.
 """
 
 from __future__ import annotations
@@ -98,7 +98,12 @@ def build() -> tuple[bpy.types.Object, bpy.types.Object]:
     rng = np.random.default_rng(7)
     furniture = [furnish(place) for place in PLACES]
     target = next(o for o, place in zip(furniture, PLACES, strict=True) if place.model == TARGET)
-    statics = [o for o in furniture if o is not target] + list(shell(rng)) + list(shelves(rng)) + list(pictures(rng))
+    statics = (
+        [o for o in furniture if o is not target]
+        + list(shell(rng))
+        + list(shelves(rng))
+        + list(pictures(rng))
+    )
     for thing in [*statics, target]:
         refine(thing)
     bpy.ops.object.select_all(action="DESELECT")
@@ -113,10 +118,18 @@ def shell(rng: np.random.Generator) -> Iterator[bpy.types.Object]:
     """Floor, ceiling, walls, rug, window and door."""
     w, d, h = WIDTH, DEPTH, HEIGHT
     yield panel("floor", (0, 0, 0), (w, 0, 0), (0, d, 0), textures.planks((1560, 1920), rng))
-    yield panel("ceiling", (0, d, h), (w, 0, 0), (0, -d, 0), textures.plaster((520, 640), rng, (0.88, 0.87, 0.84)))
-    yield panel("north", (0, d, 0), (w, 0, 0), (0, 0, h), textures.plaster((780, 1920), rng, (0.80, 0.80, 0.72)))
-    yield panel("south", (w, 0, 0), (-w, 0, 0), (0, 0, h), textures.plaster((780, 1920), rng, (0.52, 0.62, 0.64)))
-    yield panel("west", (0, 0, 0), (0, d, 0), (0, 0, h), textures.plaster((780, 1560), rng, (0.86, 0.80, 0.68)))
+    yield panel(
+        "ceiling", (0, d, h), (w, 0, 0), (0, -d, 0), textures.plaster((520, 640), rng, (0.88, 0.87, 0.84))
+    )
+    yield panel(
+        "north", (0, d, 0), (w, 0, 0), (0, 0, h), textures.plaster((780, 1920), rng, (0.80, 0.80, 0.72))
+    )
+    yield panel(
+        "south", (w, 0, 0), (-w, 0, 0), (0, 0, h), textures.plaster((780, 1920), rng, (0.52, 0.62, 0.64))
+    )
+    yield panel(
+        "west", (0, 0, 0), (0, d, 0), (0, 0, h), textures.plaster((780, 1560), rng, (0.86, 0.80, 0.68))
+    )
     yield panel("east", (w, d, 0), (0, -d, 0), (0, 0, h), textures.bricks((780, 1560), rng))
     yield panel("rug", (0.9, 0.95, 0.012), (2.7, 0, 0), (0, 1.75, 0), textures.rug((448, 704), rng))
     yield panel("mat", (5.2, 0.5, 0.01), (0.8, 0, 0), (0, 1.1, 0), textures.rug((320, 224), rng))
@@ -130,7 +143,11 @@ def shell(rng: np.random.Generator) -> Iterator[bpy.types.Object]:
     yield block("skirting", (w / 2, 0.01, 0.05), (w, 0.02, 0.1), skirting)
     yield block("skirting", (0.01, d / 2, 0.05), (0.02, d, 0.1), skirting)
     yield block("skirting", (w / 2, d - 0.01, 0.05), (w, 0.02, 0.1), skirting)
-    for x, z, size in [(5.12, 1.05, (0.08, 0.07, 2.1)), (6.08, 1.05, (0.08, 0.07, 2.1)), (5.6, 2.1, (1.04, 0.07, 0.08))]:
+    for x, z, size in [
+        (5.12, 1.05, (0.08, 0.07, 2.1)),
+        (6.08, 1.05, (0.08, 0.07, 2.1)),
+        (5.6, 2.1, (1.04, 0.07, 0.08)),
+    ]:
         yield block("door frame", (x, 0.03, z), size, white)
     oak = picture_material("door", textures.planks((400, 900), rng, width=100).transpose(1, 0, 2))
     yield block("door", (5.6, 0.02, 1.03), (0.88, 0.05, 2.06), oak)
@@ -278,7 +295,9 @@ def panel(
 
 
 def block(name: str, middle: Colour, size: Colour, paint: bpy.types.Material) -> bpy.types.Object:
-    corners = [np.array(middle) + np.array(size) * (np.array([i & 1, i >> 1 & 1, i >> 2]) - 0.5) for i in range(8)]
+    corners = [
+        np.array(middle) + np.array(size) * (np.array([i & 1, i >> 1 & 1, i >> 2]) - 0.5) for i in range(8)
+    ]
     faces = [(0, 2, 3, 1), (4, 5, 7, 6), (0, 1, 5, 4), (3, 2, 6, 7), (1, 3, 7, 5), (2, 0, 4, 6)]
     return _mesh(name, corners, faces, paint)
 

@@ -101,7 +101,9 @@ def painting(rng: Rng, shape: tuple[int, int] = (300, 400)) -> Picture:
     rows, columns = np.indices(shape) / np.array(shape)[:, None, None]
     hue = rng.random(3)
     picture = 0.45 + 0.5 * (hue * (1 - rows[..., None]) + (1 - hue) * rows[..., None])
-    sun = np.hypot(rows - rng.uniform(0.15, 0.4), (columns - rng.uniform(0.2, 0.8)) * 1.33) < rng.uniform(0.06, 0.13)
+    sun = np.hypot(rows - rng.uniform(0.15, 0.4), (columns - rng.uniform(0.2, 0.8)) * 1.33) < rng.uniform(
+        0.06, 0.13
+    )
     picture[sun] = (0.98, 0.85, 0.45)
     for layer in range(5):
         ridge = 0.35 + 0.12 * layer + 0.16 * fractal((1, shape[1]), rng, coarsest=(1, 160), octaves=6)

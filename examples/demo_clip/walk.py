@@ -56,7 +56,9 @@ def camera_matrix() -> Floats:
 def cam_from_world(time_s: Floats) -> Floats:
     """Poses (N, 3, 4) at the given times (N,)."""
     path = _smooth_path(time_s)
-    speed = np.linalg.norm(_smooth_path(time_s + 0.05)[:, :2] - _smooth_path(time_s - 0.05)[:, :2], axis=1) / 0.1
+    speed = (
+        np.linalg.norm(_smooth_path(time_s + 0.05)[:, :2] - _smooth_path(time_s - 0.05)[:, :2], axis=1) / 0.1
+    )
     gait = np.clip(speed / 0.4, 0.15, 1.0)
     heading = path[:, 2:4] - path[:, :2]
     right = np.stack([heading[:, 1], -heading[:, 0]], 1) / np.linalg.norm(heading, axis=1, keepdims=True)

@@ -3,8 +3,8 @@
 `truth.json` holds `unit`, `camera` and `frames` as `cameras.json` does (metres, a pinhole camera, one
 `cam_from_world` 3x4 per frame of the clip), and besides
   target      name, and in the world its middle and its size along the axes
-  samples     every third frame (5 per second): the target's tight box `[x1, y1, x2, y2]` of visible pixels, or
-              null, and `visible`, the share of its outline in sight (1: nothing before it, all in the picture)
+  samples     every third frame (5 per second): the target's tight box `[x1, y1, x2, y2]` of visible pixels
+              or null, and `visible`, the share of its outline in sight (1: all of it, nothing before it)
   query       the target's box in `query.jpg`
 World axes: x east, y north, z up. `ATTRIBUTION.md` says whose models are shown.
 """

@@ -1,7 +1,7 @@
 """The report: one HTML file that shows the answer, needs no network and opens from disk.
 
-`ReportData` says all there is to show; `write_report` turns it into the page. Everything goes into the page as
-JSON that the script in `templates/` puts in place as text or picture, so that no name becomes markup.
+`ReportData` says all there is to show; `write_report` turns it into the page. Everything goes into the page
+as JSON that the script in `templates/` puts in place as text or picture, so that no name becomes markup.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from egohieraloc.files import atomic_path
 from egohieraloc.query import Query
 from egohieraloc.report.scene import SceneData, scene_payload
 from egohieraloc.types import (
+    Box,
     Floats,
     FramePrediction,
     NotFound,
@@ -30,9 +31,10 @@ from egohieraloc.types import (
     VideoRef,
 )
 
-THUMBNAIL_WIDTH_PX = 320
+THUMBNAIL_WIDTH_PX = 400
 MAP_SIDE_PX = 240
-QUERY_SIDE_PX = 480
+QUERY_WIDTH_PX = 480
+QUERY_MARGIN = 0.6  # of the box's longer side, shown around it
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,14 +154,19 @@ def _payload(data: ReportData) -> dict[str, Any]:
 
 
 def _query(data: ReportData) -> dict[str, Any]:
+    """The query with some of its surroundings; box and mask follow the cut."""
     query, mask = data.query, data.query_mask
     height, width = query.image.shape[:2]
+    margin = QUERY_MARGIN * max(query.box.width, query.box.height)
+    around = Box(query.box.x1 - margin, query.box.y1 - margin, query.box.x2 + margin, query.box.y2 + margin)
+    x1, y1, x2, y2 = (round(v) for v in around.clipped(width, height).xyxy)
+    cut = np.s_[y1:y2, x1:x2]
     return {
-        "picture": _uri("image/jpeg", thumbnail(query.image, width_px=QUERY_SIDE_PX, quality=85)),
-        "width": width,
-        "height": height,
-        "box": [round(v, 1) for v in query.box.xyxy],
-        "mask": _mask_uri(mask.mask) if mask else None,
+        "picture": _uri("image/jpeg", thumbnail(query.image[cut], width_px=QUERY_WIDTH_PX, quality=85)),
+        "width": x2 - x1,
+        "height": y2 - y1,
+        "box": _numbers((query.box.x1 - x1, query.box.y1 - y1, query.box.x2 - x1, query.box.y2 - y1)),
+        "mask": _mask_uri(mask.mask[cut]) if mask else None,
         "quality": round(mask.quality, 3) if mask else None,
         "level": mask.level if mask else None,
         "seenAt": query.seen_at_s,
@@ -167,7 +174,8 @@ def _query(data: ReportData) -> dict[str, Any]:
 
 
 def _track(track: ResponseTrack) -> dict[str, Any]:
-    return {"start": track.start, "end": track.end, "score": round(track.score, 4), "views": [*map(_view, track.predictions)]}
+    views = [_view(prediction) for prediction in track.predictions]
+    return {"start": track.start, "end": track.end, "score": round(track.score, 4), "views": views}
 
 
 def _view(prediction: FramePrediction) -> dict[str, Any]:
@@ -175,17 +183,17 @@ def _view(prediction: FramePrediction) -> dict[str, Any]:
     return {
         "sample": prediction.sample,
         "score": round(prediction.score, 4),
-        "box": [round(v, 1) for v in prediction.box.xyxy],
+        "box": _numbers(prediction.box.xyxy),
         "mask": _mask_uri(mask) if mask is not None and around is not None else None,
-        "maskBox": [round(v, 1) for v in around.xyxy] if around is not None else None,
+        "maskBox": _numbers(around.xyxy) if around is not None else None,
     }
 
 
 def _maps(maps: FrameMaps) -> dict[str, Any]:
     return {
         "sample": maps.sample,
-        "ellipse": list(maps.ellipse) if maps.ellipse else None,
-        "drift": list(maps.drift) if maps.drift else None,
+        "ellipse": _numbers(maps.ellipse) if maps.ellipse else None,
+        "drift": _numbers(maps.drift) if maps.drift else None,
         "maps": [{"name": m.name, "note": m.note, "picture": _map_uri(m.values)} for m in maps.maps],
     }
 
@@ -214,6 +222,10 @@ def _encode(ending: str, picture: np.ndarray, options: list[int]) -> bytes:
     if not done:
         raise ValueError(f"Cannot encode a picture of shape {picture.shape} as {ending}")
     return data.tobytes()
+
+
+def _numbers(values: tuple[float, ...]) -> list[float]:
+    return [round(v, 1) for v in values]
 
 
 def _rounded(values: Floats) -> list[float]:

@@ -65,12 +65,18 @@ def scene_payload(scene: SceneData) -> dict[str, Any]:
         "distance": round(place.distance, 4),
         "displacement": np.round(place.displacement, 4).tolist(),
         "asked": index_of_frame.get(place.asked_frame),
-        "views": [_view(v) | {"point": level(v.point_world), "camera": index_of_frame.get(v.frame_index)} for v in place.views],
+        "views": [
+            _view(v) | {"point": level(v.point_world), "camera": index_of_frame.get(v.frame_index)}
+            for v in place.views
+        ],
     }
 
 
 def _view(view: ViewEvidence) -> dict[str, Any]:
-    factors = {name: round(getattr(view, name), 4) for name in ("weight", "semantic", "depth", "reprojection", "baseline")}
+    factors = {
+        name: round(getattr(view, name), 4)
+        for name in ("weight", "semantic", "depth", "reprojection", "baseline")
+    }
     return {"frame": view.frame_index} | factors
 
 

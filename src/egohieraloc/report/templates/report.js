@@ -60,6 +60,21 @@
     ];
   }
 
+  // The part of a frame around its box, never less than a third of the frame.
+  function closeUp(view) {
+    const [x1, y1, x2, y2] = view.box;
+    const scale = Math.min(1, Math.max((x2 - x1) * 2.2 / video.width, (y2 - y1) * 2.2 / video.height, 0.34));
+    const width = scale * video.width, height = scale * video.height;
+    const left = Math.max(0, Math.min(video.width - width, (x1 + x2 - width) / 2));
+    const top = Math.max(0, Math.min(video.height - height, (y1 + y2 - height) / 2));
+    const svg = marks(video.width, video.height, view, false);
+    svg.setAttribute("viewBox", `${left} ${top} ${width} ${height}`);
+    svg.setAttribute("class", "alone");
+    svg.style.aspectRatio = `${video.width} / ${video.height}`;
+    svg.prepend(draw("image", { href: samples.picture[view.sample], width: video.width, height: video.height, preserveAspectRatio: "none" }));
+    return svg;
+  }
+
   const listeners = [];
   let current = -1;
   function show(sample) {
@@ -90,7 +105,7 @@
   }
 
   function queryCard() {
-    const shape = { box: query.box, mask: query.mask, maskBox: null };
+    const shape = { box: query.box, mask: query.mask };
     byId("query").append(
       make("img", { src: query.picture, alt: "The thing asked for", draggable: "false" }),
       marks(query.width, query.height, shape, false),
@@ -239,7 +254,7 @@
       : Array.from({ length: FILM_FIRST }, (_, i) => views[Math.round(i * (views.length - 1) / (FILM_FIRST - 1))]);
     function fillWith(chosen) {
       byId("film").replaceChildren(...chosen.map((view) => {
-        const frame = make("div", { class: "picture" }, ...picture(view.sample));
+        const frame = make("div", { class: "picture" }, closeUp(view));
         const words = make("span", {}, make("span", {}, clock(samples.time[view.sample])), make("span", {}, view.score.toFixed(2)));
         const button = make("button", { type: "button", "data-sample": view.sample, "aria-current": view.sample === current }, frame, words);
         button.addEventListener("click", () => show(view.sample));
@@ -281,8 +296,9 @@
   }
   function factors(scene, sampleOfFrame) {
     const names = ["weight", "semantic", "depth", "reprojection", "baseline"];
+    const short = { reprojection: "reproj." };
     const largest = Math.max(...scene.views.map((view) => view.weight), 1e-9);
-    const head = make("tr", {}, make("th", {}, "time"), ...names.map((name) => make("th", { title: name }, name)));
+    const head = make("tr", {}, make("th", {}, "time"), ...names.map((name) => make("th", { title: name }, short[name] || name)));
     const rows = scene.views.map((view) => {
       const sample = sampleOfFrame.get(view.frame);
       const jump = make("button", { type: "button" }, sample === undefined ? `#${view.frame}` : clock(samples.time[sample]));

@@ -10,7 +10,7 @@ function startScene(canvas, scene) {
   const reach = Math.max(...everything.map((point) => Math.hypot(...point.map((value, axis) => value - middle[axis]))), 1e-6);
   const floor = Math.min(...everything.map((point) => point[2])) - 0.15 * reach;
   const largest = Math.max(...scene.views.map((view) => view.weight), 1e-9);
-  const state = { turn: -0.9, tilt: 0.62, distance: 3.1 * reach, frame: null };
+  const state = { turn: -0.6, tilt: 0.7, distance: 2.5 * reach, frame: null };
   let width = 0, height = 0, waiting = false;
 
   function project(point) {
