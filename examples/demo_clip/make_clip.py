@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--work", type=Path, required=True, help="folder for what Blender makes")
+    parser.add_argument("--work", type=Path, required=True, help="folder for the room and the single frames")
     parser.add_argument("--depth", type=Path, help="folder for the true depth of every sample")
     options = parser.parse_args()
     for folder in (options.out, options.work, options.depth):
@@ -44,7 +45,7 @@ def main() -> None:
     blender("--room", room, samples=12)
     blender("--query", still, samples=100)
     renderer = Renderer(room)
-    encode(options.out / "walk.mp4", (renderer.frame(time) for time in walk.times_s()))
+    encode(options.out / "walk.mp4", frames(renderer, options.work))
     cv2.imwrite(str(options.out / "query.jpg"), cv2.imread(str(still)), [cv2.IMWRITE_JPEG_QUALITY, 92])
     truth = measure(renderer, options.depth) | {"query": json.loads(still.with_suffix(".json").read_text())}
     (options.out / "truth.json").write_text(json.dumps(truth) + "\n")
@@ -56,13 +57,22 @@ def blender(option: str, path: Path, *, samples: int) -> None:
         subprocess.run([*script, "--", option, str(path), "--samples", str(samples)], check=True)
 
 
-def encode(path: Path, frames) -> None:
+def frames(renderer: Renderer, folder: Path) -> Iterator[NDArray[np.uint8]]:
+    """The frames of the clip, BGR, kept as pictures in `folder`."""
+    for number, time_s in enumerate(walk.times_s()):
+        path = folder / f"{number:05d}.png"
+        if not path.exists():
+            cv2.imwrite(str(path), renderer.frame(time_s)[..., ::-1])
+        yield cv2.imread(str(path))
+
+
+def encode(path: Path, pictures: Iterable[NDArray[np.uint8]]) -> None:
     with av.open(str(path), "w", options={"movflags": "faststart"}) as file:
         stream = file.add_stream("libx264", rate=Fraction(walk.FPS))
         stream.width, stream.height, stream.pix_fmt = walk.WIDTH, walk.HEIGHT, "yuv420p"
         stream.options = {"crf": "24", "preset": "slow", "g": "45"}
-        for rgb in frames:
-            file.mux(stream.encode(av.VideoFrame.from_ndarray(rgb, format="rgb24")))
+        for bgr in pictures:
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(bgr, format="bgr24")))
         file.mux(stream.encode())
 
 

@@ -42,7 +42,7 @@
     if (view.mask) {
       const [x1, y1, x2, y2] = view.maskBox || [0, 0, width, height];
       svg.append(draw("image", {
-        href: view.mask, x: x1, y: y1, width: x2 - x1, height: y2 - y1, preserveAspectRatio: "none", opacity: 0.42,
+        href: view.mask, x: x1, y: y1, width: x2 - x1, height: y2 - y1, preserveAspectRatio: "none", opacity: 0.32,
       }));
     }
     if (view.box) {
