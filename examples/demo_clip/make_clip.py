@@ -70,7 +70,7 @@ def encode(path: Path, pictures: Iterable[NDArray[np.uint8]]) -> None:
     with av.open(str(path), "w", options={"movflags": "faststart"}) as file:
         stream = file.add_stream("libx264", rate=Fraction(walk.FPS))
         stream.width, stream.height, stream.pix_fmt = walk.WIDTH, walk.HEIGHT, "yuv420p"
-        stream.options = {"crf": "24", "preset": "slow", "g": "45"}
+        stream.options = {"crf": "26", "preset": "slow", "g": "45"}
         for bgr in pictures:
             file.mux(stream.encode(av.VideoFrame.from_ndarray(bgr, format="bgr24")))
         file.mux(stream.encode())
