@@ -357,6 +357,7 @@
   how();
   if (data.overlay) {
     byId("overlay-card").hidden = false;
+    byId("overlay").poster = samples.picture[answer ? answer.start : 0];
     byId("overlay").src = data.overlay;
   }
   const best = curve.smooth.indexOf(Math.max(...curve.smooth));
