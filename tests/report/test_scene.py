@@ -1,0 +1,93 @@
+"""The 3D view: up is up, the ellipsoid is two standard deviations, nothing is lost on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from made_up import SAMPLES, poses, scene
+from scipy.spatial.transform import Rotation
+
+from egohieraloc.report.scene import MOST_POINTS, leveling, scene_payload, uncertainty_axes
+from egohieraloc.types import NotLocalized
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_leveling_undoes_any_turn_of_the_world(seed: int) -> None:
+    turned_from_world = Rotation.random(random_state=seed).as_matrix()
+    turned = np.array([np.column_stack([pose[:, :3] @ turned_from_world.T, pose[:, 3]]) for pose in poses()])
+    level = leveling(turned)
+    np.testing.assert_allclose(level @ level.T, np.eye(3), atol=1e-12)
+    assert np.linalg.det(level) == pytest.approx(1)
+    np.testing.assert_allclose(level @ turned_from_world @ [0, 0, 1], [0, 0, 1], atol=1e-12)
+
+
+def test_leveling_without_a_clear_up() -> None:
+    upside = np.diag([1.0, -1, -1])
+    both = np.array([np.column_stack([np.eye(3), np.zeros(3)]), np.column_stack([upside, np.zeros(3)])])
+    np.testing.assert_array_equal(leveling(both), np.eye(3))
+    np.testing.assert_array_equal(leveling(np.empty((0, 3, 4))), np.eye(3))
+    # Every head looks elsewhere and the first along the mean "up".
+    tipped = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]])
+    first = np.array([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]])
+    many = np.array(
+        [
+            np.column_stack([m, np.zeros(3)])
+            for m in (first, tipped, Rotation.from_euler("x", 180, degrees=True).as_matrix() @ first)
+        ]
+    )
+    assert np.isfinite(leveling(many)).all()
+
+
+def test_axes_are_two_standard_deviations() -> None:
+    turn = Rotation.from_euler("xyz", [0.3, -0.5, 1.1]).as_matrix()
+    axes = uncertainty_axes(turn @ np.diag([0.01, 0.04, 0.09]) @ turn.T)
+    np.testing.assert_allclose(np.linalg.norm(axes, axis=1), [0.2, 0.4, 0.6], atol=1e-9)
+    np.testing.assert_allclose(
+        np.abs(axes / np.linalg.norm(axes, axis=1, keepdims=True)), np.abs(turn.T), atol=1e-9
+    )
+    np.testing.assert_array_equal(uncertainty_axes(-np.eye(3)), np.zeros((3, 3)))
+
+
+def test_payload_keeps_distances_and_ties_views_to_cameras() -> None:
+    shown = scene_payload(scene(true_point_world=np.array([0.5, 2, 1.0])))
+    path, point = np.array(shown["path"]), np.array(shown["point"])
+    np.testing.assert_allclose(np.linalg.norm(path[11] - point), np.linalg.norm([0.6, 2, 0.7]), atol=1e-3)
+    np.testing.assert_allclose(np.array(shown["truth"]) - point, [0, 0, 0.1], atol=1e-3)
+    np.testing.assert_allclose(shown["forward"][0], [0, 1, 0], atol=1e-6)
+    assert shown["asked"] == 11
+    assert [view["camera"] for view in shown["views"]] == [8, 9, 10]
+    assert shown["views"][0]["reprojection"] == 0.7
+    assert shown["unit"] == "m"
+
+
+def test_a_view_without_a_pose_has_no_camera() -> None:
+    shown = scene_payload(scene(frame_indices=tuple(range(1000, 1000 + SAMPLES))))
+    assert shown["asked"] is None
+    assert {view["camera"] for view in shown["views"]} == {None}
+
+
+def test_not_localized_still_shows_the_path() -> None:
+    shown = scene_payload(scene(place=NotLocalized("too little motion", 3, 12)))
+    assert (shown["found"], shown["reason"], shown["posed"], shown["frames"]) == (
+        False,
+        "too little motion",
+        3,
+        12,
+    )
+    assert len(shown["path"]) == SAMPLES
+    bare = scene_payload(scene(place=NotLocalized("no poses"), frame_indices=(), cam_from_world=()))
+    assert bare["path"] == []
+
+
+def test_dust_is_thinned_and_rid_of_outliers() -> None:
+    points = np.random.default_rng(0).normal(size=(3 * MOST_POINTS, 3))
+    points[::100] *= 1e6
+    dust = np.array(scene_payload(scene(map_points_world=points))["dust"])
+    assert MOST_POINTS / 2 < len(dust) <= MOST_POINTS
+    assert np.abs(dust).max() < 20
+    assert scene_payload(scene(map_points_world=np.empty((0, 3))))["dust"] == []
+
+
+def test_each_posed_frame_needs_a_pose() -> None:
+    with pytest.raises(ValueError, match="1 frames and 12 poses"):
+        scene(frame_indices=(0,))
