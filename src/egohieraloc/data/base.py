@@ -41,10 +41,14 @@ class Track:
     def __post_init__(self) -> None:
         frames, boxes = self.frames, self.boxes_xyxy
         if frames.ndim != 1 or boxes.shape != (len(frames), 4):
-            raise ValueError(f"a track needs frames (N,) and boxes (N, 4), got {frames.shape} and {boxes.shape}")
+            raise ValueError(
+                f"a track needs frames (N,) and boxes (N, 4), got {frames.shape} and {boxes.shape}"
+            )
         repeated = frames[1:][np.diff(frames) <= 0]
         if repeated.size:
-            raise ValueError(f"a track has one box per frame, but frame {repeated[0]} comes twice or too late")
+            raise ValueError(
+                f"a track has one box per frame, but frame {repeated[0]} comes twice or too late"
+            )
         if not np.isfinite(boxes).all():
             raise ValueError("a box of a track is not finite")
         bad = (boxes[:, 2:] < boxes[:, :2]).any(1)

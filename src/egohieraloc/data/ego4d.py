@@ -100,12 +100,14 @@ def _query(query: dict[str, Any], key: QueryKey, annotation_index: int, fps: flo
 
 def _contiguous(track: Track) -> Track:
     if not track.is_contiguous:
-        raise ValueError(f"the response track leaves out frames between {track.frames[0]} and {track.frames[-1]}")
+        raise ValueError(
+            f"the response track leaves out frames between {track.frames[0]} and {track.frames[-1]}"
+        )
     return track
 
 
 def _read_flattened(path: str | Path) -> Iterator[ClipQueries[VisualQuery]]:
-    """The list that `process_vq_dataset.py` writes; it has no annotation ids, so `dataset_uid` stands for one."""
+    """The list that `process_vq_dataset.py` writes. It has no annotation ids: `dataset_uid` stands for one."""
 
     def items() -> Iterator[tuple[ClipQueries[VisualQuery], VisualQuery]]:
         for place, item in enumerate(stream_array(path)):

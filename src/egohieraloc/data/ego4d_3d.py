@@ -141,10 +141,7 @@ def read_intrinsics(path: str | Path) -> dict[str, tuple[Intrinsics, ...]]:
     cameras: dict[str, tuple[Intrinsics, ...]] = {}
     for scan_uid, sizes in stream_object(path, array=""):
         with reading(f"{path}: scan {scan_uid}"):
-            cameras[scan_uid] = tuple(
-                Intrinsics(*map(int, ast.literal_eval(size)), c["f"], c["cx"], c["cy"], c["k1"], c["k2"])
-                for size, c in sizes.items()
-            )
+            cameras[scan_uid] = tuple(_camera(size, camera) for size, camera in sizes.items())
     return cameras
 
 
@@ -159,6 +156,13 @@ def _read_clip(
             with reading(f"{where}, {key}"):
                 title = query.get("object_title") or ""
                 yield PlaceQuery(key, video_uid, place, scan_uid, title, _boxes(query))
+
+
+def _camera(size: str, camera: dict[str, float]) -> Intrinsics:
+    """`size` is the text of a Python pair, such as "('1920', '1080')"."""
+    width, height = (int(v) for v in ast.literal_eval(size))
+    focal, center_x, center_y, k1, k2 = (float(camera[field]) for field in ("f", "cx", "cy", "k1", "k2"))
+    return Intrinsics(width, height, focal, center_x, center_y, k1, k2)
 
 
 def _boxes(query: dict[str, Any]) -> tuple[Box3D, Box3D] | None:

@@ -65,7 +65,7 @@ class TrekSequence:
 
     def _run(self, protocol: Protocol, name: str, frames: Ints) -> TrekRun:
         truth = self.truth_xywh[frames]
-        return TrekRun(QueryKey(self.name, protocol, name), frames, truth, ~(truth < 0).all(1))
+        return TrekRun(QueryKey(self.name, protocol, name), frames, truth, np.asarray((truth >= 0).any(1)))
 
 
 def read_trek150(folder: str | Path) -> Iterator[TrekSequence]:
@@ -97,7 +97,7 @@ def _read_sequence(folder: Path) -> TrekSequence:
     anchors = _integers(folder / "anchors.txt", 2)
     interactions = _integers(folder / "anchors_hoi.txt", 3)
     for path, frames in (("anchors.txt", anchors[:, :1]), ("anchors_hoi.txt", interactions[:, :2])):
-        if frames.size and not (0 <= frames.min() and frames.max() < len(truth)):
+        if frames.size and not (frames.min() >= 0 and frames.max() < len(truth)):
             raise DataError(f"{folder / path}: an anchor lies outside the sequence's {len(truth)} frames.")
     attributes = folder / "attributes.txt"
     words = attributes.read_text(encoding="utf-8").replace(",", " ").split() if attributes.exists() else []

@@ -73,7 +73,7 @@ class TrackAnswer:
 
 @dataclass(frozen=True, eq=False)
 class PlaceAnswer:
-    """Where a thing is: in the scan, and in the camera that asks. What is not known is None, with a reason."""
+    """Where a thing is: in the scan, and in the camera that asks. What is not known is None."""
 
     key: QueryKey
     point_world: Floats | None  # (3,)
@@ -148,7 +148,9 @@ class PredictionLog:
         if whole:
             os.truncate(self.path, len(whole) + 1)
         header, answers = read_own(self.path)
-        different = [k for k in sorted(header.keys() | self.header.keys()) if header.get(k) != self.header.get(k)]
+        different = [
+            k for k in sorted(header.keys() | self.header.keys()) if header.get(k) != self.header.get(k)
+        ]
         if different:
             raise DataError(
                 f"{self.path} was made by another run: {', '.join(different)} differ. "
@@ -178,7 +180,9 @@ def read_own(path: str | Path) -> tuple[dict[str, Any], dict[QueryKey, Any]]:
     with Path(path).open(encoding="utf-8") as file:
         header = _parse(file.readline(), f"{path}: line 1")
         if header.get(FORMAT) != FORMAT_NUMBER:
-            raise DataError(f"{path} is not a prediction file of format {FORMAT_NUMBER}: {header.get(FORMAT)}.")
+            raise DataError(
+                f"{path} is not a prediction file of format {FORMAT_NUMBER}: {header.get(FORMAT)}."
+            )
         kind = _KINDS.get(header.get("benchmark", ""), TrackAnswer)
         for number, line in enumerate(file, start=2):
             where = f"{path}: line {number}"
@@ -252,7 +256,7 @@ def _of_kind(path: str | Path, kind: type[Any]) -> dict[QueryKey, Any]:
     return answers
 
 
-def _challenge_track(boxes: list[dict[str, float]]) -> Track:
+def _challenge_track(boxes: list[dict[str, Any]]) -> Track:
     return Track.from_boxes([b["fno"] for b in boxes], [(b["x1"], b["y1"], b["x2"], b["y2"]) for b in boxes])
 
 

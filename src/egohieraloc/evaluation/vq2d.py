@@ -142,7 +142,9 @@ def measure_answers(
     pairs: list[tuple[Track, Track, float]] = []
     for query in queries:
         if query.response is None:
-            raise DataError(f"The annotation file has no answer for {query.key}: this split cannot be scored.")
+            raise DataError(
+                f"The annotation file has no answer for {query.key}: this split cannot be scored."
+            )
         answer = answers.get(query.key)
         if answer is not None and not answer.track.is_contiguous:
             raise DataError(f"The predicted track for {query.key} leaves out frames; give every frame a box.")

@@ -77,7 +77,9 @@ def score(queries: Sequence[PlaceQuery], answers: Mapping[QueryKey, PlaceAnswer]
     for query in queries:
         answer = answers.get(query.key)
         if query.boxes is None:
-            raise DataError(f"The annotation file has no answer for {query.key}: this split cannot be scored.")
+            raise DataError(
+                f"The annotation file has no answer for {query.key}: this split cannot be scored."
+            )
         if answer is None or answer.point_world is None:
             continue
         first, second = query.boxes
@@ -115,7 +117,9 @@ def scan_centroids(queries: Sequence[PlaceQuery]) -> dict[QueryKey, PlaceAnswer]
     for query in queries:
         if query.boxes is not None:
             centers[query.scan_uid].append(np.mean([b.center_world for b in query.boxes], 0))
-    return {q.key: PlaceAnswer(q.key, np.mean(centers[q.scan_uid], 0)) for q in queries if centers[q.scan_uid]}
+    return {
+        q.key: PlaceAnswer(q.key, np.mean(centers[q.scan_uid], 0)) for q in queries if centers[q.scan_uid]
+    }
 
 
 def report(queries: Sequence[PlaceQuery], answers: Mapping[QueryKey, PlaceAnswer]) -> Vq3dReport:
