@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.errors import DataError
-from egohieraloc.types import Floats
+from egohieraloc.types import Box, Floats
 
 Ints = NDArray[np.int64]
 
@@ -101,6 +101,16 @@ class Skipped:
 
     query_set: str
     reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class TrackingPass:
+    """One way through a clip for a tracker: the frames in the order it sees them."""
+
+    frames: Ints  # (N,)
+    start: Box | None  # the box at the first of them, or None when the thing has yet to be found
+    template_frame: int  # where the thing is shown
+    template: Box
 
 
 class HasKey(Protocol):

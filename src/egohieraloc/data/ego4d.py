@@ -107,7 +107,7 @@ def _contiguous(track: Track) -> Track:
 
 
 def _read_flattened(path: str | Path) -> Iterator[ClipQueries[VisualQuery]]:
-    """The list that `process_vq_dataset.py` writes. It has no annotation ids: `dataset_uid` stands for one."""
+    """The list that `process_vq_dataset.py` writes. It has no annotation ids but `dataset_uid`."""
 
     def items() -> Iterator[tuple[ClipQueries[VisualQuery], VisualQuery]]:
         for place, item in enumerate(stream_array(path)):

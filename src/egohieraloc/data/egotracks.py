@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from egohieraloc.data.base import ClipQueries, Ints, QueryKey, Skipped, Track, reading
+from egohieraloc.data.base import ClipQueries, Ints, QueryKey, Skipped, Track, TrackingPass, reading
 from egohieraloc.data.ego4d import annotation_name, clip_name, track_from_boxes
 from egohieraloc.data.stream import stream_object
 from egohieraloc.types import Box
 
 FRAME = "exported_clip_frame_number"
 EXPORTED_FPS = 30.0
+Protocol = Literal["vct-vs", "vct-vc"]
 FRAME_STEP = 6  # 30 frames per second scored at 5
 
 
@@ -67,6 +68,16 @@ def read_clip_lengths(path: str | Path) -> dict[str, int]:
 def scored_frames(crop_frame: int, num_frames: int) -> Ints:
     """Every sixth frame of the clip, such that the crop's frame is one of them."""
     return np.arange(crop_frame % FRAME_STEP, num_frames, FRAME_STEP, dtype=np.int64)
+
+
+def passes(query: TrackingQuery, num_frames: int, protocol: Protocol) -> tuple[TrackingPass, ...]:
+    """`vct-vs`: from the clip's first frame, without a box. `vct-vc`: from the crop, both ways."""
+    frames = scored_frames(query.crop_frame, num_frames)
+    if protocol == "vct-vs":
+        return (TrackingPass(frames, None, query.crop_frame, query.crop),)
+    at = int(np.searchsorted(frames, query.crop_frame))
+    ways = (frames[at:], frames[at::-1])
+    return tuple(TrackingPass(way, query.crop, query.crop_frame, query.crop) for way in ways)
 
 
 def _read_queries(

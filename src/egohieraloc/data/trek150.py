@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from egohieraloc.data.base import Ints, QueryKey, reading
+from egohieraloc.data.base import ClipQueries, Ints, QueryKey, TrackingPass, reading
 from egohieraloc.errors import DataError
-from egohieraloc.types import Floats
+from egohieraloc.types import Box, Floats
 
 FPS = 60.0
 HANDS: tuple[str, ...] = ("left", "right", "both")
@@ -27,6 +27,11 @@ class TrekRun:
     frames: Ints  # (N,) places in the sequence
     truth_xywh: Floats  # (N, 4)
     visible: NDArray[np.bool_]  # (N,)
+
+    @property
+    def passes(self) -> tuple[TrackingPass, ...]:
+        first = Box.from_xywh(*self.truth_xywh[0].tolist())
+        return (TrackingPass(self.frames, first, int(self.frames[0]), first),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +62,9 @@ class TrekSequence:
             self._run("hoi", f"hoi-{first}-{end}-{hand}", _span(first, end))
             for first, end, hand in self.interactions
         )
+
+    def clip(self, protocol: Protocol) -> ClipQueries[TrekRun]:
+        return ClipQueries(self.name, self.name, self.name, FPS, self.runs(protocol))
 
     def _anchor_name(self, frame: int, backwards: bool) -> str:
         """The toolkit's name has no direction; where an anchor is used both ways, ours says which."""

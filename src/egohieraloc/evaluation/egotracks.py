@@ -47,7 +47,7 @@ class LongTermScores:
 
 @dataclass(frozen=True)
 class EgoTracksReport:
-    """`by_sequence` averages the curves of the sequences, as the benchmark does; `pooled` takes all frames."""
+    """`by_sequence` averages the curves of the sequences, as the benchmark does; `pooled` all frames."""
 
     num_sequences: int
     average_overlap: float
