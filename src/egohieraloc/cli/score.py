@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,14 +32,14 @@ ClipInfo = Annotated[Path | None, typer.Option(help="EgoTracks' clip_info.json, 
 Out = Annotated[Path, typer.Option(help="Where to write.")]
 
 
-class Benchmark(str, Enum):
+class Benchmark(StrEnum):
     vq2d = "vq2d"
     vq3d = "vq3d"
     egotracks = "egotracks"
     trek150 = "trek150"
 
 
-class TrekProtocol(str, Enum):
+class TrekProtocol(StrEnum):
     ope = "ope"
     mse = "mse"
     hoi = "hoi"
@@ -58,8 +58,12 @@ def score_vq2d(
         "VQ2D",
         ("", *columns),
         [
-            (name, str(s.num_queries), *(f"{v:.4f}" for v in (s.tap, s.tap25, s.stap, s.stap25)))
-            + (f"{s.recovery:.2f}", f"{s.success:.2f}")
+            (
+                name,
+                str(s.num_queries),
+                *(f"{v:.4f}" for v in (s.tap, s.tap25, s.stap, s.stap25)),
+                *(f"{v:.2f}" for v in (s.recovery, s.success)),
+            )
             for name, s in rows
         ],
     )

@@ -25,6 +25,8 @@ def stream_object(path: str | Path, *, array: str) -> Iterator[tuple[str, Any]]:
     with _open(path) as text:
         text.take("{")
         if text.peek() == "}":
+            text.take("}")
+            text.end()
             return
         while True:
             key = text.value()
@@ -34,6 +36,7 @@ def stream_object(path: str | Path, *, array: str) -> Iterator[tuple[str, Any]]:
             else:
                 yield key, text.value()
             if text.take(",}") == "}":
+                text.end()
                 return
 
 
@@ -41,6 +44,7 @@ def stream_array(path: str | Path) -> Iterator[Any]:
     """Each element of a file that is one array."""
     with _open(path) as text:
         yield from text.elements()
+        text.end()
 
 
 def starts_with_array(path: str | Path) -> bool:
@@ -62,8 +66,7 @@ def read_json(path: str | Path) -> Any:
     """A whole file."""
     with _open(path) as text:
         value = text.value()
-        if text.peek():
-            raise text.problem("has something after its end")
+        text.end()
         return value
 
 
@@ -108,6 +111,10 @@ class _Text:
         self.position += 1
         return found
 
+    def end(self) -> None:
+        if self.peek():
+            raise self.problem("has something after its end")
+
     def value(self) -> Any:
         self.peek()
         while True:
@@ -117,8 +124,9 @@ class _Text:
                 if not self.more():
                     raise self.problem("is broken or ends too early") from None
                 continue
-            # A number at the end of the window may go on beyond it.
-            if end == len(self.window) and self.more():
+            # A number at the end of the window may go on beyond it, as in "12" or "12.".
+            after = self.window[end : end + 1]
+            if (not after or after not in ",:]} \t\r\n") and self.more():
                 continue
             self.position = end
             return value
