@@ -66,7 +66,10 @@ def test_queries_are_grouped_by_clip_in_order():
 
     queries = [Query("x", 1), Query("y", 2), Query("x", 3)]
     clips = group_by_clip((ClipQueries(q.key.clip, "v", q.key.clip, 5.0, ()), q) for q in queries)
-    assert [(c.name, [q.key.query_set for q in c.queries]) for c in clips] == [("x", ["1", "3"]), ("y", ["2"])]
+    assert [(c.name, [q.key.query_set for q in c.queries]) for c in clips] == [
+        ("x", ["1", "3"]),
+        ("y", ["2"]),
+    ]
 
 
 def test_reading_says_where():

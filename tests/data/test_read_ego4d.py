@@ -59,7 +59,9 @@ def only(path):
 
 
 def test_a_query_is_read(tmp_path):
-    found = only(write(tmp_path / "vq.json", [clip("c1", [{"query_sets": {"1": query()}, "annotation_uid": "a1"}])]))
+    found = only(
+        write(tmp_path / "vq.json", [clip("c1", [{"query_sets": {"1": query()}, "annotation_uid": "a1"}])])
+    )
     (asked,) = found.queries
     assert (found.name, found.clip_uid, found.video_uid, found.fps) == ("c1", "c1", "vid", 5.0)
     assert (asked.key.clip, asked.key.annotation, asked.key.query_set) == ("c1", "a1", "1")
@@ -119,7 +121,9 @@ def test_a_split_can_be_chosen(tmp_path):
     ],
 )
 def test_an_error_names_file_video_clip_and_query(tmp_path, changes, message):
-    path = write(tmp_path / "vq.json", [clip("c1", [{"query_sets": {"3": query(**changes)}, "annotation_uid": "a1"}])])
+    path = write(
+        tmp_path / "vq.json", [clip("c1", [{"query_sets": {"3": query(**changes)}, "annotation_uid": "a1"}])]
+    )
     with pytest.raises(DataError, match=message) as caught:
         list(read_vq2d(path))
     for part in ("vq.json", "video vid", "clip c1", "annotation a1", "query 3"):

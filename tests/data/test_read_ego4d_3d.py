@@ -24,7 +24,12 @@ def box3d(x, y, z, size=(0.3, 0.4, 0.0)):
 
 
 def write(path, annotations, clip_uid="c1"):
-    video = {"video_uid": "vid", "split": "val", "scan_uid": "scan", "clips": [{"clip_uid": clip_uid, "annotations": annotations}]}
+    video = {
+        "video_uid": "vid",
+        "split": "val",
+        "scan_uid": "scan",
+        "clips": [{"clip_uid": clip_uid, "annotations": annotations}],
+    }
     path.write_text(json.dumps({"version": "1", "videos": [video]}))
     return path
 
@@ -49,11 +54,19 @@ def test_queries_keep_the_place_of_empty_annotations(tmp_path):
 
 
 def test_a_template_has_no_boxes_and_half_an_annotation_is_an_error(tmp_path):
-    (found,) = read_vq3d(write(tmp_path / "t.json", [{"query_sets": {"1": {}}, "annotation_uid": "a"}], clip_uid=None))
+    (found,) = read_vq3d(
+        write(tmp_path / "t.json", [{"query_sets": {"1": {}}, "annotation_uid": "a"}], clip_uid=None)
+    )
     assert found.boxes is None
     assert found.key == QueryKey("vid#0", "a", "1")
-    with pytest.raises(DataError, match=r"h\.json: video vid, clip c1, annotation #0, query 1.*3d_annotation_2"):
-        list(read_vq3d(write(tmp_path / "h.json", [{"query_sets": {"1": {"3d_annotation_1": box3d(0, 0, 0)}}}])))
+    with pytest.raises(
+        DataError, match=r"h\.json: video vid, clip c1, annotation #0, query 1.*3d_annotation_2"
+    ):
+        list(
+            read_vq3d(
+                write(tmp_path / "h.json", [{"query_sets": {"1": {"3d_annotation_1": box3d(0, 0, 0)}}}])
+            )
+        )
 
 
 def test_the_mapping_leads_to_the_2d_query(tmp_path):
@@ -79,7 +92,9 @@ def test_the_mapping_leads_to_the_2d_query(tmp_path):
 
 def test_poses_and_intrinsics(tmp_path):
     path = tmp_path / "poses.json"
-    path.write_text(json.dumps({"c1": {"good_poses": [True, False], "camera_poses": [np.eye(3, 4).tolist()] * 2}}))
+    path.write_text(
+        json.dumps({"c1": {"good_poses": [True, False], "camera_poses": [np.eye(3, 4).tolist()] * 2}})
+    )
     poses = read_clip_poses(path)["c1"]
     assert poses.cam_from_world.shape == (2, 3, 4)
     assert poses.is_good.tolist() == [True, False]
@@ -89,7 +104,13 @@ def test_poses_and_intrinsics(tmp_path):
     camera = {"f": 1000.5, "cx": 960.0, "cy": 540.0, "k1": 0.3, "k2": 0.2}
     path.write_text(json.dumps({"scan": {"('1920', '1080')": camera}}))
     (found,) = read_intrinsics(path)["scan"]
-    assert (found.width, found.height, found.focal, found.center_x, found.k2) == (1920, 1080, 1000.5, 960.0, 0.2)
+    assert (found.width, found.height, found.focal, found.center_x, found.k2) == (
+        1920,
+        1080,
+        1000.5,
+        960.0,
+        0.2,
+    )
     path.write_text(json.dumps({"scan": {"1920": camera}}))
     with pytest.raises(DataError, match="scan scan"):
         read_intrinsics(path)

@@ -61,7 +61,9 @@ def test_queries_that_cannot_be_asked_say_why(tmp_path):
 
 
 def test_errors_name_clip_and_query(tmp_path):
-    with pytest.raises(DataError, match=r"e\.json: video vid, clip e1, annotation #0, query 1: .*'visual_crop'"):
+    with pytest.raises(
+        DataError, match=r"e\.json: video vid, clip e1, annotation #0, query 1: .*'visual_crop'"
+    ):
         only(write(tmp_path / "e.json", {"1": {"is_valid": True}}))
     path = tmp_path / "e.json"
     assert list(read_egotracks(write(path, {}), split="train")) == []

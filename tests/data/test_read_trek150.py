@@ -15,9 +15,7 @@ def sequence(root, name="P01-P01_05-1", truth="1,2,3,4\n-1,-1,-1,-1\n5,6,7,8\n",
 
 
 def test_a_sequence_with_its_runs(tmp_path):
-    folder = sequence(
-        tmp_path, anchors="0,0\n2,1\n1,0\n", anchors_hoi="1,2,0\n", attributes="SC\nFOC, LR\n"
-    )
+    folder = sequence(tmp_path, anchors="0,0\n2,1\n1,0\n", anchors_hoi="1,2,0\n", attributes="SC\nFOC, LR\n")
     (folder / "img").mkdir()
     (folder / "img" / "frame_0000000007.jpg").write_bytes(b"")
     (found,) = read_trek150(tmp_path)

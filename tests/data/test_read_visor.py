@@ -18,8 +18,22 @@ def item(**changes):
             "video": "P01_01",
         },
         "annotations": [
-            {"id": "u1", "name": "left hand", "class_id": 300, "exhaustive": "y", "in_contact_object": "u2", "segments": [SQUARE]},
-            {"id": "u2", "name": "glove", "class_id": 60, "exhaustive": "n", "on_which_hand": ["left hand"], "segments": [SQUARE, []]},
+            {
+                "id": "u1",
+                "name": "left hand",
+                "class_id": 300,
+                "exhaustive": "y",
+                "in_contact_object": "u2",
+                "segments": [SQUARE],
+            },
+            {
+                "id": "u2",
+                "name": "glove",
+                "class_id": 60,
+                "exhaustive": "n",
+                "on_which_hand": ["left hand"],
+                "segments": [SQUARE, []],
+            },
         ],
         **changes,
     }
@@ -59,11 +73,13 @@ def test_dense_files_are_smaller_and_say_what_was_interpolated(tmp_path):
 
 
 def test_errors_name_frame_and_object(tmp_path):
-    with pytest.raises(DataError, match=r"v\.json: frame P01_01_frame_0000000140.jpg, object u9: .*'segments'"):
+    with pytest.raises(
+        DataError, match=r"v\.json: frame P01_01_frame_0000000140.jpg, object u9: .*'segments'"
+    ):
         list(read_visor(write(tmp_path / "v.json", item(annotations=[{"id": "u9", "name": "x"}]))))
     with pytest.raises(DataError, match="'image' is missing"):
         list(read_visor(write(tmp_path / "v.json", {})))
+    broken = item()
+    del broken["annotations"]
     with pytest.raises(DataError, match="'annotations' is missing"):
-        broken = item()
-        del broken["annotations"]
         list(read_visor(write(tmp_path / "v.json", broken)))

@@ -33,7 +33,14 @@ def _seen(clip: int, query_set: str) -> range:
 def _annotation_box(clip: int, query_set: str, frame: int) -> dict[str, float]:
     x, y = _box(clip, query_set, frame)
     size = {"width": float(SIDE), "height": float(SIDE), "original_width": WIDTH, "original_height": HEIGHT}
-    return {"frame_number": frame, "video_frame_number": 6 * frame, "x": float(x), "y": float(y), "rotation": 0, **size}
+    return {
+        "frame_number": frame,
+        "video_frame_number": 6 * frame,
+        "x": float(x),
+        "y": float(y),
+        "rotation": 0,
+        **size,
+    }
 
 
 def _query(clip: int, query_set: str) -> dict[str, object]:
@@ -62,7 +69,11 @@ def make_tree(root: Path, num_clips: int = 3) -> tuple[Path, Path]:
     lost = {"query_sets": {"1": _query(0, "1")}, "annotation_uid": "annotation-lost"}
     videos = [
         {"video_uid": "video-0", "split": "val", "clips": clips},
-        {"video_uid": "video-1", "split": "val", "clips": [{"clip_uid": None, "clip_fps": 5.0, "annotations": [lost]}]},
+        {
+            "video_uid": "video-1",
+            "split": "val",
+            "clips": [{"clip_uid": None, "clip_fps": 5.0, "annotations": [lost]}],
+        },
     ]
     path = root / "vq_val.json"
     path.write_text(json.dumps({"version": "1.0.5", "date": "", "description": "", "videos": videos}))

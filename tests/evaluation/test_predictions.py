@@ -72,7 +72,10 @@ def test_an_empty_log_is_started_anew_and_a_foreign_one_refused(tmp_path):
     path = tmp_path / "log.jsonl"
     path.touch()
     PredictionLog(path, ABOUT).close()
-    assert read_own(path) == ({"egohieraloc_predictions": 1, "benchmark": "vq2d", "config": {"sizes": [1, 2]}}, {})
+    assert read_own(path) == (
+        {"egohieraloc_predictions": 1, "benchmark": "vq2d", "config": {"sizes": [1, 2]}},
+        {},
+    )
     with pytest.raises(DataError, match="config differ"):
         PredictionLog(path, {"benchmark": "vq2d", "config": {}})
 
@@ -119,7 +122,7 @@ def queries(tmp_path_factory):
 
 def prediction(uid=None, sets=("1",)):
     item = {"bboxes": [{"fno": 5, "x1": 1, "y1": 2, "x2": 3, "y2": 4}], "score": 0.5}
-    return {"query_sets": {q: item for q in sets}, **({"annotation_uid": uid} if uid else {})}
+    return {"query_sets": dict.fromkeys(sets, item), **({"annotation_uid": uid} if uid else {})}
 
 
 def test_challenge_files_match_by_annotation_id_or_by_place(tmp_path, queries):
@@ -154,7 +157,9 @@ def test_errors_in_challenge_files_are_named(tmp_path, queries):
     bad = prediction("annotation-0")
     bad["query_sets"]["1"] = {"bboxes": [{"fno": 5}], "score": 0.5}
     path.write_text(json.dumps({"clip-0": {"predictions": [bad]}}))
-    with pytest.raises(DataError, match=r"c\.json: clip clip-0, annotation annotation-0, query 1: the field 'x1'"):
+    with pytest.raises(
+        DataError, match=r"c\.json: clip clip-0, annotation annotation-0, query 1: the field 'x1'"
+    ):
         read_vq2d_predictions(path, queries)
     path.write_text(json.dumps({"results": {}}))
     with pytest.raises(DataError, match="the field 'videos' is missing"):

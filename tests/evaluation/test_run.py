@@ -75,7 +75,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_file(tree, whole, tmp_path,
     with log.open("a") as file:
         file.write('{"clip": "clip-2", "annot')
     finder = ColourFinder(folder, tmp_path / "opened")
-    with pytest.raises(DataError, match="exists already. Resume"):
+    with pytest.raises(DataError, match=r"exists already\. Resume"):
         run(clips, finder, out, about=ABOUT)
     run(clips, finder, out, about=ABOUT, resume=True)
     assert out.read_bytes() == whole.read_bytes()
@@ -125,7 +125,7 @@ class Dies:
 
 
 def test_a_worker_that_dies_is_named(tree, tmp_path):
-    with pytest.raises(EgoHieraLocError, match="worker at clip clip-. died"):
+    with pytest.raises(EgoHieraLocError, match=r"worker at clip clip-. died"):
         run(tree[1], Dies(), tmp_path / "run.jsonl", about=ABOUT, workers=2)
 
 
@@ -176,9 +176,20 @@ def test_ray_gives_the_same_file_though_a_worker_is_killed(tree, whole, tmp_path
     ray = pytest.importorskip("ray")
     out = tmp_path / "run.jsonl"
     here = str(Path(fake_ego4d.__file__).parent)
-    ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False, runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join([here, *sys.path])}})
+    ray.init(
+        num_cpus=2,
+        log_to_driver=False,
+        include_dashboard=False,
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join([here, *sys.path])}},
+    )
     try:
-        run(tree[1], KilledOnce(ColourFinder(tree[2], tmp_path / "opened"), tmp_path / "killed"), out, about=ABOUT, ray_address="auto")
+        run(
+            tree[1],
+            KilledOnce(ColourFinder(tree[2], tmp_path / "opened"), tmp_path / "killed"),
+            out,
+            about=ABOUT,
+            ray_address="auto",
+        )
     finally:
         ray.shutdown()
     assert (tmp_path / "killed").exists()

@@ -24,7 +24,12 @@ def query(truth, crop_frame=6, name="1"):
 
 def answer(boxes, scores=None, name="1"):
     track = Track.from_boxes(list(boxes), list(boxes.values()))
-    return TrackAnswer(QueryKey("clip", "#0", name), track, 1.0, frame_scores=None if scores is None else np.array(scores, float))
+    return TrackAnswer(
+        QueryKey("clip", "#0", name),
+        track,
+        1.0,
+        frame_scores=None if scores is None else np.array(scores, float),
+    )
 
 
 # Scored frames 0, 6, 12, 18, 24 of a clip of 30. The crop is at 6, the thing is away at 18.
@@ -131,7 +136,9 @@ def random_sequences(seed, lengths):
         visible[0] = True
         score = np.round(random.random(length), 1)
         score[random.random(length) < 0.1] = np.nan
-        yield egotracks.SequenceOverlaps(np.where(visible & ~np.isnan(score), random.random(length), 0), visible, score)
+        yield egotracks.SequenceOverlaps(
+            np.where(visible & ~np.isnan(score), random.random(length), 0), visible, score
+        )
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,14 +152,18 @@ def test_random_sequences_agree_with_the_slow_way(seed, lengths):
     found = egotracks.long_term_scores(sequences)
     assert found.f_score == pytest.approx(max(scores), abs=1e-9)
     assert any(np.allclose((found.precision, found.recall), point, atol=1e-9) for point in points)
-    joined = egotracks.SequenceOverlaps(*(np.concatenate([getattr(s, n) for s in sequences]) for n in ("iou", "visible", "score")))
+    joined = egotracks.SequenceOverlaps(
+        *(np.concatenate([getattr(s, n) for s in sequences]) for n in ("iou", "visible", "score"))
+    )
     pooled = [2 * p * r / (p + r) if p + r else 0.0 for p, r in slow_curves([joined], taus)]
     assert egotracks.long_term_scores(sequences, pooled=True).f_score == pytest.approx(max(pooled), abs=1e-9)
 
 
 def test_challenge_files(tmp_path):
     path = tmp_path / "submission.json"
-    path.write_text(json.dumps({"clip_1_cup": {"12": [0, 0, 5, 10, 0.6], "0": [0, 0, 10, 10, 0.9]}, "other": {}}))
+    path.write_text(
+        json.dumps({"clip_1_cup": {"12": [0, 0, 5, 10, 0.6], "0": [0, 0, 10, 10, 0.9]}, "other": {}})
+    )
     answers = egotracks.read_egotracks_predictions(path, [query(TRUTH)])
     found = answers[QueryKey("clip", "#0", "1")]
     assert found.track.frames.tolist() == [0, 12]

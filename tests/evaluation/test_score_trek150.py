@@ -18,7 +18,9 @@ NOTHING = (np.nan,) * 4
 
 
 def sequence(*truth, name="s", anchors=(), interactions=(), attributes=()):
-    return TrekSequence(name, Path(name), np.array(truth, float), frozenset(attributes), tuple(anchors), tuple(interactions))
+    return TrekSequence(
+        name, Path(name), np.array(truth, float), frozenset(attributes), tuple(anchors), tuple(interactions)
+    )
 
 
 def rows(*boxes):
@@ -44,7 +46,7 @@ def test_the_first_box_is_given_and_invisible_frames_are_skipped():
     assert found.success == pytest.approx((20 + 10 + 0) / (3 * 21))
     # HALF's centre is 2.5 px left: 0.25 of the width. At or below 0.25 ... 0.5 of 51 thresholds: 26.
     assert found.normalized_precision == pytest.approx((51 + 26 + 0) / (3 * 51))
-    # First frame at or below t: for t < 0.5 it is the lost one, third of three (2/3); at t = 0.5 the second (1/3).
+    # First frame at or below t: below 0.5 the lost one, third of three (2/3); at 0.5 the second (1/3).
     assert found.robustness == pytest.approx((50 * 2 / 3 + 1 / 3) / 51)
     assert found.recall == pytest.approx(2 / 3)
 
@@ -69,7 +71,9 @@ def test_iou_of_boxes_without_area_or_negative_ones():
 
 def boxes_for(sequences, protocol, box):
     """Every run of every sequence answered with this box."""
-    return {r.key: np.tile(np.array(box, float), (len(r.frames), 1)) for s in sequences for r in s.runs(protocol)}
+    return {
+        r.key: np.tile(np.array(box, float), (len(r.frames), 1)) for s in sequences for r in s.runs(protocol)
+    }
 
 
 def test_ope_counts_every_sequence_alike():
@@ -115,7 +119,10 @@ def test_reports_by_attribute_and_missing_runs():
     found = trek150.report([good, bad], "ope", boxes_for([good], "ope", FULL))
     assert found.missing == 1
     assert found.overall.recall == pytest.approx((1 + 0.5) / 2)
-    assert [(name, number, s.recall) for name, number, s in found.attributes] == [("FM", 1, 1), ("LR", 2, 0.75)]
+    assert [(name, number, s.recall) for name, number, s in found.attributes] == [
+        ("FM", 1, 1),
+        ("LR", 2, 0.75),
+    ]
     assert found.to_json()["attributes"]["LR"]["num_sequences"] == 2
 
 
@@ -142,19 +149,30 @@ def test_predictions_from_a_folder_a_challenge_file_and_our_own(tmp_path):
     one = sequence(FULL, FULL, name="one", anchors=[(1, True)])
     two = sequence(FULL, FULL, name="two")
     (tmp_path / "mse").mkdir()
-    (tmp_path / "mse" / "one-anchor-1.txt").write_text("0.000,0.000,10.000,10.000\n0.000,0.000,5.000,10.000\n")
+    (tmp_path / "mse" / "one-anchor-1.txt").write_text(
+        "0.000,0.000,10.000,10.000\n0.000,0.000,5.000,10.000\n"
+    )
     (tmp_path / "ope").mkdir()
     (tmp_path / "ope" / "two.txt").write_text("1,1,1,1\n2,2,2,2\n")
     folder = trek150.read_trek150_predictions(tmp_path, [one, two], "mse")
     key = QueryKey("one", "mse", "anchor-1")
     assert folder.keys() == {key}
     assert folder[key].tolist() == [list(FULL), list(HALF)]
-    assert trek150.read_trek150_predictions(tmp_path, [one, two], "ope").keys() == {QueryKey("two", "ope", "")}
+    assert trek150.read_trek150_predictions(tmp_path, [one, two], "ope").keys() == {
+        QueryKey("two", "ope", "")
+    }
     challenge = tmp_path / "challenge.json"
-    results = {"ope": {"two": [[1, 1, 1, 1], [2, 2, 2, 2]]}, "mse": {"one": {"anchor-1": [list(FULL), list(HALF)]}}}
+    results = {
+        "ope": {"two": [[1, 1, 1, 1], [2, 2, 2, 2]]},
+        "mse": {"one": {"anchor-1": [list(FULL), list(HALF)]}},
+    }
     challenge.write_text(json.dumps({"results": results}))
-    assert trek150.read_trek150_predictions(challenge, [one, two], "mse")[key].tolist() == folder[key].tolist()
-    assert trek150.read_trek150_predictions(challenge, [one, two], "ope")[QueryKey("two", "ope", "")][1, 0] == 2
+    assert (
+        trek150.read_trek150_predictions(challenge, [one, two], "mse")[key].tolist() == folder[key].tolist()
+    )
+    assert (
+        trek150.read_trek150_predictions(challenge, [one, two], "ope")[QueryKey("two", "ope", "")][1, 0] == 2
+    )
     with pytest.raises(DataError, match="'hoi' is missing"):
         trek150.read_trek150_predictions(challenge, [one], "hoi")
     results["mse"]["one"]["anchor-1"] = [[1, 2, 3]]

@@ -62,7 +62,10 @@ def slow_scores(cases):
     rows = [(*slow_overlap(t, a), len(t), s) for t, a, s in cases]
     thresholds = [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(19, 20)]
     scores = [row[4] for row in rows]
-    ap = [[slow_average_precision([row[k] >= thr for row in rows], scores) for thr in thresholds] for k in (0, 1)]
+    ap = [
+        [slow_average_precision([row[k] >= thr for row in rows], scores) for thr in thresholds]
+        for k in (0, 1)
+    ]
     return {
         "tap": sum(ap[0]) / 4,
         "tap25": ap[0][0],
@@ -88,7 +91,9 @@ def assert_equal(cases):
 
 
 corner = st.integers(0, 12)
-boxes = st.tuples(corner, corner, corner, corner).map(lambda b: (min(b[0], b[2]), min(b[1], b[3]), max(b[0], b[2]), max(b[1], b[3])))
+boxes = st.tuples(corner, corner, corner, corner).map(
+    lambda b: (min(b[0], b[2]), min(b[1], b[3]), max(b[0], b[2]), max(b[1], b[3]))
+)
 
 
 def tracks(minimum):
@@ -109,7 +114,9 @@ def test_random_tracks_agree_with_the_slow_way(cases):
 def near(random, truth):
     """A track around the true one, so that overlaps near every threshold occur."""
     shift = random.integers(-2, 3)
-    moved = {f + int(shift): tuple(np.array(b) + np.repeat(random.integers(-4, 5), 4)) for f, b in truth.items()}
+    moved = {
+        f + int(shift): tuple(np.array(b) + np.repeat(random.integers(-4, 5), 4)) for f, b in truth.items()
+    }
     return {f: tuple(int(v) for v in b) for f, b in list(moved.items())[: random.integers(0, len(moved) + 1)]}
 
 
@@ -188,7 +195,10 @@ def test_a_constant_score_makes_precision_about_the_square_of_the_hit_rate():
 def overlaps(temporal, tube, score, recovered=None, frames=None):
     count = len(temporal)
     return vq2d.Overlaps(
-        *(np.array(v, float) for v in (temporal, tube, recovered or [0] * count, frames or [1] * count, score))
+        *(
+            np.array(v, float)
+            for v in (temporal, tube, recovered or [0] * count, frames or [1] * count, score)
+        )
     )
 
 
@@ -217,7 +227,16 @@ def test_a_constant_score_replaces_the_own():
 
 def visual_query(number, response, *, query_frame=100):
     return VisualQuery(
-        QueryKey("clip", "a", str(number)), 0, query_frame, 200, Box(0, 0, 5, 5), 5.0, 640, 480, "cup", response
+        QueryKey("clip", "a", str(number)),
+        0,
+        query_frame,
+        200,
+        Box(0, 0, 5, 5),
+        5.0,
+        640,
+        480,
+        "cup",
+        response,
     )
 
 

@@ -79,14 +79,18 @@ def test_the_truth_is_seen_with_the_answers_own_pose():
     center = np.array([1.0, 2.0, 3.0])
     seen = (turned @ np.append(center, 1))[:3]
     asked = query(1, box(*center), box(*center))
-    assert vq3d.score([asked], by_key(answer(1, center, seen, turned))).angle_1_rad == pytest.approx(0, abs=1e-7)
+    assert vq3d.score([asked], by_key(answer(1, center, seen, turned))).angle_1_rad == pytest.approx(
+        0, abs=1e-7
+    )
     # With the pose's inverse it would not be zero.
     wrong = (np.linalg.inv(turned) @ np.append(center, 1))[:3]
     assert vq3d.score([asked], by_key(answer(1, center, wrong, turned))).angle_1_rad > 0.3
 
 
 def test_angles_never_become_nan():
-    assert vq3d.angle_rad(np.array([1.0, 1, 1]) * 0.1, np.array([1.0, 1, 1]) * 0.3) == pytest.approx(0, abs=1e-7)
+    assert vq3d.angle_rad(np.array([1.0, 1, 1]) * 0.1, np.array([1.0, 1, 1]) * 0.3) == pytest.approx(
+        0, abs=1e-7
+    )
     assert vq3d.angle_rad(np.ones(3), -np.ones(3)) == pytest.approx(math.pi)
     assert vq3d.angle_rad(np.zeros(3), np.ones(3)) is None
     asked = query(1, box(0, 0, 2), box(0, 0, 2))
@@ -121,7 +125,7 @@ def test_reports_and_what_they_refuse():
 
 
 def test_our_small_file_has_these_numbers():
-    """Three queries on a pose that looks along x of the scan from (0, 0, 1); worked out in the file's note."""
+    """Three queries, a camera at (0, 0, 1) that looks along x of the scan; see the file's own note."""
     found = vq3d.report(list(read_vq3d(SMALL)), vq3d.read_vq3d_predictions(SMALL))
     scores = found.scores
     assert (scores.num_queries, scores.num_places, scores.num_vectors) == (3, 2, 1)
@@ -156,7 +160,11 @@ def test_published_files_are_read_in_the_scans_frame(tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("mp_pred_3d_vec_world", [1, 2]), ("mp_pred_3d_vec_world", [1, 2, "x"]), ("query_frame_pose", [[1, 2], [3, 4]])],
+    [
+        ("mp_pred_3d_vec_world", [1, 2]),
+        ("mp_pred_3d_vec_world", [1, 2, "x"]),
+        ("query_frame_pose", [[1, 2], [3, 4]]),
+    ],
 )
 def test_a_bad_vector_is_named(tmp_path, field, value):
     content = json.loads(SMALL.read_text())

@@ -28,7 +28,7 @@ def written(tree, tmp_path):
     annotations, queries = tree
     answers = {}
     for query in queries[:-1]:
-        moved = Track(query.response.frames, query.response.boxes_xyxy + [-20.4, 0.6, 0, 0])
+        moved = Track(query.response.frames, query.response.boxes_xyxy + np.array([-20.4, 0.6, 0, 0]))
         answers[query.key] = TrackAnswer(query.key, moved, 0.75)
     path = tmp_path / "submission.json"
     submission.write_vq2d_submission(path, annotations, answers)
@@ -80,21 +80,31 @@ VQ2D_DAMAGE = {
     "videos should be a list of 2": lambda c: c["results"]["videos"].pop(),
     "video video-0 should come here, not video-1": lambda c: c["results"]["videos"].reverse(),
     "video video-0: clips should be a list of 2": lambda c: c["results"]["videos"][0]["clips"].pop(),
-    "video video-0, clip clip-0: should come here, not clip-1": lambda c: c["results"]["videos"][0]["clips"].reverse(),
+    "video video-0, clip clip-0: should come here, not clip-1": lambda c: c["results"]["videos"][0][
+        "clips"
+    ].reverse(),
     "clip clip-0: predictions should be a list of 2": lambda c: first_clip(c)["predictions"].pop(),
     "annotation 1: query 1 is missing": lambda c: first_clip(c)["predictions"][1]["query_sets"].pop("1"),
-    "annotation 1: query 7 is not in the annotation file": lambda c: first_clip(c)["predictions"][1]["query_sets"].update({"7": {}}),
+    "annotation 1: query 7 is not in the annotation file": lambda c: first_clip(c)["predictions"][1][
+        "query_sets"
+    ].update({"7": {}}),
     "query_sets should be an object": lambda c: first_clip(c)["predictions"][1].update(query_sets=[]),
-    "annotation_uid should be 'annotation-0', not 'x'": lambda c: first_clip(c)["predictions"][1].update(annotation_uid="x"),
+    "annotation_uid should be 'annotation-0', not 'x'": lambda c: first_clip(c)["predictions"][1].update(
+        annotation_uid="x"
+    ),
     "should have bboxes": lambda c: first_answer(c).pop("score"),
     "score should be a finite number": lambda c: first_answer(c).update(score="1"),
     "score should be a finite number, not nan": lambda c: first_answer(c).update(score=float("nan")),
     "whole numbers": lambda c: first_answer(c)["bboxes"][0].update(x1=0.5),
     "whole numbers fno": lambda c: first_answer(c)["bboxes"][0].pop("fno"),
     "one box for every frame from 5 to 10": lambda c: first_answer(c)["bboxes"].pop(2),
-    "frames 18 to 23 should lie in 0 to 23 - 1": lambda c: [b.update(fno=b["fno"] + 13) for b in first_answer(c)["bboxes"]],
+    "frames 18 to 23 should lie in 0 to 23 - 1": lambda c: [
+        b.update(fno=b["fno"] + 13) for b in first_answer(c)["bboxes"]
+    ],
     "frames -1 to 4 should": lambda c: [b.update(fno=b["fno"] - 6) for b in first_answer(c)["bboxes"]],
-    "the box at frame 5 should lie in the 96x64 picture": lambda c: first_answer(c)["bboxes"][0].update(x2=97),
+    "the box at frame 5 should lie in the 96x64 picture": lambda c: first_answer(c)["bboxes"][0].update(
+        x2=97
+    ),
     "the box at frame 6 should lie": lambda c: first_answer(c)["bboxes"][1].update(x1=50, x2=40),
 }
 
@@ -129,7 +139,9 @@ def filled(tmp_path):
     template = tmp_path / "template.json"
     sets = {"query_sets": {"1": {}, "2": {}}, "annotation_uid": "a"}
     clip = {"clip_uid": "c", "annotations": [{}, sets]}
-    template.write_text(json.dumps({"version": "x", "videos": [{"video_uid": "v", "scan_uid": "s", "clips": [clip]}]}))
+    template.write_text(
+        json.dumps({"version": "x", "videos": [{"video_uid": "v", "scan_uid": "s", "clips": [clip]}]})
+    )
     key = QueryKey("c", "a", "1")
     seen = (POSE @ np.append(POINT, 1))[:3]
     path = tmp_path / "vq3d.json"
@@ -157,11 +169,19 @@ VQ3D_DAMAGE = {
     "version should be '1.0'": lambda c: c.update(version="1"),
     "challenge should be": lambda c: c.pop("challenge"),
     "videos should be a list of 1": lambda c: c["videos"].clear(),
-    "annotation 1: query 2 is missing": lambda c: c["videos"][0]["clips"][0]["annotations"][1]["query_sets"].pop("2"),
-    "query 9 is not wanted": lambda c: c["videos"][0]["clips"][0]["annotations"][1]["query_sets"].update({"9": {}}),
+    "annotation 1: query 2 is missing": lambda c: c["videos"][0]["clips"][0]["annotations"][1][
+        "query_sets"
+    ].pop("2"),
+    "query 9 is not wanted": lambda c: c["videos"][0]["clips"][0]["annotations"][1]["query_sets"].update(
+        {"9": {}}
+    ),
     "query 1: pred_3d_vec_world is missing": lambda c: place(c).pop("pred_3d_vec_world"),
-    "pred_3d_vec_world should be null or finite numbers of shape (3,)": lambda c: place(c).update(pred_3d_vec_world=[1, 2]),
-    "query_frame_pose should be null or finite numbers of shape (4, 4)": lambda c: place(c).update(query_frame_pose="x"),
+    "pred_3d_vec_world should be null or finite numbers of shape (3,)": lambda c: place(c).update(
+        pred_3d_vec_world=[1, 2]
+    ),
+    "query_frame_pose should be null or finite numbers of shape (4, 4)": lambda c: place(c).update(
+        query_frame_pose="x"
+    ),
     "needs pred_3d_vec_world and query_frame_pose": lambda c: place(c).update(query_frame_pose=None),
     "not a rotation": lambda c: place(c)["query_frame_pose"][0].__setitem__(0, 0.5),
     "the wrong way round": lambda c: place(c).update(query_frame_pose=np.linalg.inv(POSE).tolist()),
@@ -233,9 +253,14 @@ def test_damage_to_an_egotracks_submission_is_named(tracked):
 
     assert problems(lambda c: c.pop("e_2_cup")) == ["sequence e_2_cup is missing"]
     assert problems(lambda c: c.update(x={})) == ["sequence x is not in the annotation file"]
-    assert problems(lambda c: c["e_1_cup"].pop("12")) == ["sequence e_1_cup: 1 frames are missing, the first is 12"]
+    assert problems(lambda c: c["e_1_cup"].pop("12")) == [
+        "sequence e_1_cup: 1 frames are missing, the first is 12"
+    ]
     for row in ([0, 0, 1, 1], [0, 0, -1, 1, 1], [0, 0, 1, -1, 1], [0, 0, 1, 1, None]):
-        assert "frame 6: should be [x, y, w, h, score]" in problems(lambda c, r=row: c["e_1_cup"].update({"6": r}))[0]
+        assert (
+            "frame 6: should be [x, y, w, h, score]"
+            in problems(lambda c, r=row: c["e_1_cup"].update({"6": r}))[0]
+        )
     assert "length of its clip is not known" in validation.validate_egotracks(queries, {}, path)[0]
     with pytest.raises(DataError, match="length of clip e is not known"):
         submission.write_egotracks_submission(path, queries, {}, {})
@@ -257,7 +282,11 @@ def test_a_trek150_submission(tmp_path):
     submission.write_trek150_submission(path, [sequence], boxes, tracker_name="ours")
     assert validation.validate_trek150([sequence], path) == []
     content = json.loads(path.read_text())
-    assert (content["challenge"], content["version"], content["tracker_name"]) == ("object_tracking", "0.1", "ours")
+    assert (content["challenge"], content["version"], content["tracker_name"]) == (
+        "object_tracking",
+        "0.1",
+        "ours",
+    )
     assert (content["sls_pt"], content["sls_tl"], content["sls_td"]) == (-1, -1, -1)
     assert content["results"]["ope"]["s"][:2] == [[0.123, 0.123, 10.123, 10.123], [0, 0, 0, 0]]
     assert list(content["results"]["mse"]["s"]) == ["anchor-1"]

@@ -65,6 +65,7 @@ def header(path: str | Path, *, array: str) -> dict[str, Any]:
 def read_json(path: str | Path) -> Any:
     """A whole file."""
     with _open(path) as text:
+        text.more(everything=True)
         value = text.value()
         text.end()
         return value
@@ -85,10 +86,11 @@ class _Text:
         near = self.window[self.position : self.position + 40]
         return DataError(f"{self.path} {what} (near {near!r}). Is it a complete JSON file?")
 
-    def more(self) -> bool:
+    def more(self, *, everything: bool = False) -> bool:
+        """Read on: the window grows fast, since a value that is not whole is decoded again from its start."""
         rest = self.window[self.position :]
         try:
-            read = self.file.read(max(CHUNK_CHARACTERS, len(rest)))
+            read = self.file.read(-1 if everything else max(CHUNK_CHARACTERS, 3 * len(rest)))
         except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
             raise DataError(f"Cannot read {self.path}: {error}.") from error
         self.window, self.position = rest + read, 0
