@@ -15,7 +15,7 @@ from fake_ego4d import ABOUT, ColourFinder, make_tree
 
 from egohieraloc.data.base import QueryKey, TrackingPass
 from egohieraloc.data.ego4d import read_vq2d
-from egohieraloc.errors import DataError, EgoHieraLocError
+from egohieraloc.errors import DataError, EgoHieraLocError, MissingExtraError
 from egohieraloc.evaluation import vq2d
 from egohieraloc.evaluation.predictions import PlaceAnswer, read_tracks
 from egohieraloc.evaluation.run import answer_by_following, no_answer, run, run_info, write_results
@@ -169,6 +169,12 @@ def test_two_ways_through_a_clip_become_one_track():
     assert found.score == pytest.approx(0.74)
     with pytest.raises(EgoHieraLocError, match="for 3 frames"):
         answer_by_following(QueryKey("c", "a", "1"), ways, lambda way: (np.zeros((2, 4)), np.zeros(2)))
+
+
+def test_without_ray_the_extra_is_named(tree, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"egohieraloc\[scale\]"):
+        run(tree[1], ColourFinder(tree[2], tmp_path / "o"), tmp_path / "r.jsonl", about=ABOUT, ray_address="local")
 
 
 @pytest.mark.slow
