@@ -52,7 +52,7 @@ def test_the_file_scores_as_it_should(tree, whole):
     assert found.own_score.num_queries == 10
     assert found.own_score.success == 90
     assert found.own_score.recovery == 90
-    assert {name for name, _ in found.groups} >= {"crop: sharp third", "size: small (< 32² px)"}
+    assert {name for name, _ in found.groups} >= {"sharpest third", "small (< 32² px)"}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -174,7 +174,13 @@ def test_two_ways_through_a_clip_become_one_track():
 def test_without_ray_the_extra_is_named(tree, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"egohieraloc\[scale\]"):
-        run(tree[1], ColourFinder(tree[2], tmp_path / "o"), tmp_path / "r.jsonl", about=ABOUT, ray_address="local")
+        run(
+            tree[1],
+            ColourFinder(tree[2], tmp_path / "o"),
+            tmp_path / "r.jsonl",
+            about=ABOUT,
+            ray_address="local",
+        )
 
 
 @pytest.mark.slow

@@ -251,20 +251,21 @@ def test_missing_predictions_are_misses_and_foreign_ones_are_counted():
     assert (found.missing, found.ignored) == (1, 1)
     assert found.own_score.success == 50
     assert found.own_score.recovery == 50
-    assert found.to_json()["groups"]["size: small (< 32² px)"]["num_queries"] == 2
+    assert found.to_json()["groups"]["small (< 32² px)"]["num_queries"] == 2
 
 
 def test_groups_by_size_time_and_blur():
     sides = (31.9, 32, 95.9, 96)
     ends = (99, 50.0, 49, -200)  # query at 100, 5 fps: 0.2 s, 10 s, 10.2 s, 60 s
     queries = [
-        visual_query(i, straight(int(end) - 1, int(end), (0, 0, side, side)))
+        # Small at first: the largest box counts.
+        visual_query(i, Track.from_boxes([int(end) - 1, int(end)], [(0, 0, 1, 1), (0, 0, side, side)]))
         for i, (side, end) in enumerate(zip(sides, ends, strict=True))
     ]
     answers = {q.key: answer(i, q.response, crop_sharpness=float(i)) for i, q in enumerate(queries)}
     members = {name: np.flatnonzero(which).tolist() for name, which in vq2d.groups(queries, answers).items()}
     assert list(members.values()) == [[0], [1, 2], [3], [0], [1, 2], [3], [0], [1], [2, 3]]
-    assert list(members)[-1] == "crop: sharp third"
+    assert list(members)[-1] == "sharpest third"
     assert len(vq2d.groups(queries, {})) == 6
 
 

@@ -15,13 +15,14 @@ from egohieraloc.data.ego4d_3d import read_vq3d
 from egohieraloc.data.egotracks import TrackingQuery, read_clip_lengths, read_egotracks
 from egohieraloc.data.trek150 import TrekSequence, read_trek150
 from egohieraloc.errors import DataError
-from egohieraloc.evaluation import egotracks, submission, trek150, validation, vq2d, vq3d
+from egohieraloc.evaluation import egotracks, submission, tables, trek150, validation, vq2d, vq3d
 from egohieraloc.evaluation.predictions import read_vq2d_predictions
 from egohieraloc.evaluation.significance import paired_bootstrap
 from egohieraloc.files import write_json
 
 app = typer.Typer(help="Score prediction files and prepare submissions.", no_args_is_help=True)
 
+MEASURES = ("tAP", "tAP25", "stAP", "stAP25", "recovery %", "success %")
 Annotations = Annotated[Path, typer.Option(help="The benchmark's annotation file (TREK-150: its folder).")]
 Predictions = Annotated[
     Path, typer.Option(help="Predictions: our file, a challenge file, or a published one.")
@@ -52,21 +53,7 @@ def score_vq2d(
     """Ego4D VQ2D: tAP, stAP, recovery and success."""
     queries = _visual_queries(annotations, split)
     found = vq2d.report(queries, read_vq2d_predictions(predictions, queries))
-    columns = ("queries", "tAP", "tAP25", "stAP", "stAP25", "recovery %", "success %")
-    rows = [("own score", found.own_score), ("score 1 for all", found.constant_score), *found.groups]
-    _show(
-        "VQ2D",
-        ("", *columns),
-        [
-            (
-                name,
-                str(s.num_queries),
-                *(f"{v:.4f}" for v in (s.tap, s.tap25, s.stap, s.stap25)),
-                *(f"{v:.2f}" for v in (s.recovery, s.success)),
-            )
-            for name, s in rows
-        ],
-    )
+    _show(tables.vq2d_table(found))
     _note(found.missing, found.ignored)
     _save(json, found.to_json())
 
@@ -75,24 +62,7 @@ def score_vq2d(
 def score_vq3d(annotations: Annotations, predictions: Predictions, json: Json = None) -> None:
     """Ego4D VQ3D: success, distance, angle and coverage."""
     found = vq3d.report(list(read_vq3d(annotations)), vq3d.read_vq3d_predictions(predictions))
-    radii = tuple(f"< {radius} m %" for radius, _ in found.scores.success_at)
-    columns = ("", "queries", "Succ %", "Succ* %", "L2 m", "angle 1", "angle 2", "QwP %", *radii)
-    _show(
-        "VQ3D",
-        columns,
-        [
-            (
-                name,
-                str(s.num_queries),
-                f"{s.success:.2f}",
-                f"{s.success_star:.2f}",
-                *("-" if v is None else f"{v:.4f}" for v in (s.distance_m, s.angle_1_rad, s.angle_2_rad)),
-                f"{s.coverage:.2f}",
-                *(f"{share:.2f}" for _, share in s.success_at),
-            )
-            for name, s in (("predictions", found.scores), ("one point per scan", found.scan_centroid))
-        ],
-    )
+    _show(tables.vq3d_table(found))
     _note(found.missing, found.ignored)
     _save(json, found.to_json())
 
@@ -109,15 +79,7 @@ def score_egotracks(
     queries = _tracking_queries(annotations, split)
     answers = egotracks.read_egotracks_predictions(predictions, queries)
     found = egotracks.report(queries, answers, read_clip_lengths(clip_info) if clip_info else None)
-    rows = (("mean of sequences", found.by_sequence), ("all frames pooled", found.pooled))
-    _show(
-        f"EgoTracks, {found.num_sequences} sequences",
-        ("", "AO", "F", "precision", "recall"),
-        [
-            (name, *(f"{100 * v:.2f}" for v in (found.average_overlap, s.f_score, s.precision, s.recall)))
-            for name, s in rows
-        ],
-    )
+    _show(tables.egotracks_table(found))
     _note(found.missing, 0)
     _save(json, found.to_json())
 
@@ -133,19 +95,7 @@ def score_trek150(
     sequences = list(read_trek150(annotations))
     boxes = trek150.read_trek150_predictions(predictions, sequences, protocol.value)
     found = trek150.report(sequences, protocol.value, boxes)
-    rows = [("all", found.num_sequences, found.overall), *found.attributes]
-    _show(
-        f"TREK-150, {protocol.value}",
-        ("", "sequences", "SS", "NPS", "GSR", "recall"),
-        [
-            (
-                name,
-                str(number),
-                *(f"{v:.4f}" for v in (s.success, s.normalized_precision, s.robustness, s.recall)),
-            )
-            for name, number, s in rows
-        ],
-    )
+    _show(tables.trek150_table(found))
     _note(found.missing, 0)
     _save(json, found.to_json())
 
@@ -170,21 +120,9 @@ def compare(
         resamples=resamples,
         seed=seed,
     )
-    names = ("tAP", "tAP25", "stAP", "stAP25", "recovery %", "success %")
-    _show(
-        f"{len(queries)} queries, {resamples} resamples",
-        ("", "first", "second", "difference", "95 % interval", "p"),
-        [
-            (
-                name,
-                *(f"{v:.4f}" for v in (d.first, d.second, d.value)),
-                f"{d.low:.4f} to {d.high:.4f}",
-                f"{d.p_value:.4f}",
-            )
-            for name, d in zip(names, differences, strict=True)
-        ],
-    )
-    _save(json, {name: {**vars(d), "value": d.value} for name, d in zip(names, differences, strict=True)})
+    named = list(zip(MEASURES, differences, strict=True))
+    _show(tables.difference_table(f"{len(queries)} queries, {resamples} resamples", named))
+    _save(json, {name: {**vars(d), "value": d.value} for name, d in named})
 
 
 @app.command()
@@ -264,12 +202,7 @@ def _measures(scores: vq2d.Vq2dScores) -> tuple[float, ...]:
     return (scores.tap, scores.tap25, scores.stap, scores.stap25, scores.recovery, scores.success)
 
 
-def _show(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    table = Table(title=title)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
+def _show(table: Table) -> None:
     Console(width=None if Console().is_terminal else 160).print(table)
 
 

@@ -177,12 +177,12 @@ def groups(
     area = np.array([t.areas.max() if len(t) else np.nan for t in tracks])
     unseen = np.array([np.nan if q.unseen_s is None else q.unseen_s for q in queries])
     found = {
-        f"size: small (< {MEDIUM_PX**0.5:.0f}² px)": area < MEDIUM_PX,
-        "size: medium": (area >= MEDIUM_PX) & (area < LARGE_PX),
-        f"size: large (≥ {LARGE_PX**0.5:.0f}² px)": area >= LARGE_PX,
-        f"last seen: < {RECENT_S:.0f} s ago": unseen < RECENT_S,
-        f"last seen: {RECENT_S:.0f} to {LONG_AGO_S:.0f} s ago": (unseen >= RECENT_S) & (unseen < LONG_AGO_S),
-        f"last seen: ≥ {LONG_AGO_S:.0f} s ago": unseen >= LONG_AGO_S,
+        f"small (< {MEDIUM_PX**0.5:.0f}² px)": area < MEDIUM_PX,
+        "medium size": (area >= MEDIUM_PX) & (area < LARGE_PX),
+        f"large (≥ {LARGE_PX**0.5:.0f}² px)": area >= LARGE_PX,
+        f"seen < {RECENT_S:.0f} s ago": unseen < RECENT_S,
+        f"seen {RECENT_S:.0f} to {LONG_AGO_S:.0f} s ago": (unseen >= RECENT_S) & (unseen < LONG_AGO_S),
+        f"seen ≥ {LONG_AGO_S:.0f} s ago": unseen >= LONG_AGO_S,
     }
     return found | _blur_groups(queries, answers)
 
@@ -198,7 +198,7 @@ def _blur_groups(
         return {}
     low, high = np.quantile(known, [1 / 3, 2 / 3])
     return {
-        "crop: blurred third": sharpness < low,
-        "crop: middle third": (sharpness >= low) & (sharpness < high),
-        "crop: sharp third": sharpness >= high,
+        "most blurred third": sharpness < low,
+        "middle third": (sharpness >= low) & (sharpness < high),
+        "sharpest third": sharpness >= high,
     }
