@@ -18,7 +18,7 @@ def vq2d_table(report: Vq2dReport) -> Table:
     rows = [("own score", report.own_score), ("score 1 for all", report.constant_score), *report.groups]
     return _table(
         "VQ2D",
-        ("", "queries", "tAP", "tAP25", "stAP", "stAP25", "rec. %", "succ. %"),
+        ("", "queries", "tAP", "tAP25", "stAP", "stAP25", "rec %", "succ %"),
         (
             (
                 name,

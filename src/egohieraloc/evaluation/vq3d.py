@@ -8,7 +8,7 @@ coverage (QwP) and two baselines stand beside them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -72,42 +72,54 @@ def score(queries: Sequence[PlaceQuery], answers: Mapping[QueryKey, PlaceAnswer]
     """All measures of a set of queries. A query without an answer counts as one without a point."""
     if not queries:
         raise DataError("There is no VQ3D query to score.")
-    distances, within, angles = [], [], [[], []]  # type: ignore[var-annotated]
-    to_center, vectors, successes = [], 0, 0
-    for query in queries:
-        answer = answers.get(query.key)
-        if query.boxes is None:
-            raise DataError(
-                f"The annotation file has no answer for {query.key}: this split cannot be scored."
-            )
-        if answer is None or answer.point_world is None:
-            continue
-        first, second = query.boxes
-        center = (first.center_world + second.center_world) / 2
-        to_center.append(float(np.linalg.norm(center - answer.point_world)))
-        distances.append(float(np.linalg.norm(first.center_world - answer.point_world)))
-        within.append(to_center[-1] < success_radius_m(first, second))
-        if answer.displacement is None or answer.query_from_world is None:
-            continue
-        vectors += 1
-        successes += within[-1]
-        rotation, translation = answer.query_from_world[:3, :3], answer.query_from_world[:3, 3]
-        for box, found in zip(query.boxes, angles, strict=True):
-            angle = angle_rad(answer.displacement, rotation @ box.center_world + translation)
-            if angle is not None:
-                found.append(angle)
+    found = [m for q in queries if (m := _measure(q, answers.get(q.key))) is not None]
+    seen = [m for m in found if m.has_vector]
     total = len(queries)
     return Vq3dScores(
         num_queries=total,
-        num_places=len(distances),
-        num_vectors=vectors,
-        success=100 * successes / total,
-        success_star=100 * float(np.mean(within)) if within else 0.0,
-        distance_m=_mean(distances),
-        angle_1_rad=_mean(angles[0]),
-        angle_2_rad=_mean(angles[1]),
-        coverage=100 * vectors / total,
-        success_at=tuple((r, 100 * sum(d < r for d in to_center) / total) for r in FIXED_RADII_M),
+        num_places=len(found),
+        num_vectors=len(seen),
+        success=100 * sum(m.is_success for m in seen) / total,
+        success_star=100 * sum(m.is_success for m in found) / max(len(found), 1),
+        distance_m=_mean(m.to_first_m for m in found),
+        angle_1_rad=_mean(m.angles_rad[0] for m in seen),
+        angle_2_rad=_mean(m.angles_rad[1] for m in seen),
+        coverage=100 * len(seen) / total,
+        success_at=tuple((r, 100 * sum(m.to_middle_m < r for m in found) / total) for r in FIXED_RADII_M),
+    )
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One query with a point."""
+
+    to_first_m: float  # distance to annotator 1
+    to_middle_m: float  # distance to the middle of both
+    is_success: bool
+    has_vector: bool
+    angles_rad: tuple[float | None, float | None]  # to each annotator
+
+
+def _measure(query: PlaceQuery, answer: PlaceAnswer | None) -> _Measured | None:
+    if query.boxes is None:
+        raise DataError(f"The annotation file has no answer for {query.key}: this split cannot be scored.")
+    if answer is None or answer.point_world is None:
+        return None
+    first, second = (box.center_world for box in query.boxes)
+    to_middle = float(np.linalg.norm((first + second) / 2 - answer.point_world))
+    angles: tuple[float | None, float | None] = (None, None)
+    if answer.displacement is not None and answer.query_from_world is not None:
+        rotation, translation = answer.query_from_world[:3, :3], answer.query_from_world[:3, 3]
+        angles = (
+            angle_rad(answer.displacement, rotation @ first + translation),
+            angle_rad(answer.displacement, rotation @ second + translation),
+        )
+    return _Measured(
+        to_first_m=float(np.linalg.norm(first - answer.point_world)),
+        to_middle_m=to_middle,
+        is_success=to_middle < success_radius_m(*query.boxes),
+        has_vector=answer.displacement is not None,
+        angles_rad=angles,
     )
 
 
@@ -173,5 +185,6 @@ def _answer(key: QueryKey, query: dict[str, Any]) -> PlaceAnswer:
     )
 
 
-def _mean(values: list[float]) -> float | None:
-    return float(np.mean(values)) if values else None
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
