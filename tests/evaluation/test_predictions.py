@@ -164,6 +164,16 @@ def test_errors_in_challenge_files_are_named(tmp_path, queries):
     path.write_text(json.dumps({"results": {}}))
     with pytest.raises(DataError, match="the field 'videos' is missing"):
         read_vq2d_predictions(path, queries)
+    path.write_text(json.dumps({"clip-0": {"predictions": [{}]}}))
+    with pytest.raises(DataError, match=r"c\.json: the field 'query_sets' is missing"):
+        read_vq2d_predictions(path, queries)
     path.write_text("[]")
     with pytest.raises(DataError, match=r"c\.json"):
         read_vq2d_predictions(path, queries)
+
+
+def test_an_answer_without_a_finite_score_is_refused_where_it_is_made():
+    with pytest.raises(ValueError, match="finite number, got nan"):
+        TrackAnswer(KEY, Track.empty(), float("nan"))
+    with pytest.raises(ValueError, match="1 frame scores for 0 frames"):
+        TrackAnswer(KEY, Track.empty(), 0.0, frame_scores=np.ones(1))

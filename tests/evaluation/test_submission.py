@@ -122,6 +122,12 @@ def test_files_of_another_kind_are_refused(written):
     for text in ("[]", '{"version": "1.0.5"}'):
         path.write_text(text)
         assert len(validation.validate_vq2d(annotations, path)) == 1
+    path.write_text('{"version": "1.0.5", "results": {"videos": [1, 2]}}')
+    with pytest.raises(DataError, match=r"submission\.json against .*vq_val\.json"):
+        validation.validate_vq2d(annotations, path)
+    path.write_text('{"videos": [1]}')
+    with pytest.raises(DataError, match=r"submission\.json"):
+        submission.write_vq3d_submission(path, path, {})
     path.write_text("[]")
     assert validation.validate_vq3d(annotations, path) == ["the file should be an object"]
     assert len(validation.validate_egotracks([], {}, path)) == 1

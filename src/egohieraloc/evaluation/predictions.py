@@ -38,6 +38,12 @@ class TrackAnswer:
     frame_scores: Floats | None = None  # (N,) for trackers that answer every frame
     crop_sharpness: float | None = None  # for the table by blur
 
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.score):
+            raise ValueError(f"the score of an answer must be a finite number, got {self.score}")
+        if self.frame_scores is not None and len(self.frame_scores) != len(self.track):
+            raise ValueError(f"{len(self.frame_scores)} frame scores for {len(self.track)} frames")
+
     def to_json(self) -> dict[str, Any]:
         record: dict[str, Any] = {
             "clip": self.key.clip,
@@ -57,14 +63,11 @@ class TrackAnswer:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> TrackAnswer:
-        track = Track.from_boxes(record["frames"], record["boxes_xyxy"])
         scores = record.get("frame_scores")
-        if scores is not None and len(scores) != len(track):
-            raise ValueError(f"{len(scores)} frame scores for {len(track)} frames")
         return cls(
             _key(record),
-            track,
-            _finite(record["score"]),
+            Track.from_boxes(record["frames"], record["boxes_xyxy"]),
+            float(record["score"]),
             record.get("reason", ""),
             None if scores is None else np.array(scores, np.float64),
             record.get("crop_sharpness"),
@@ -200,25 +203,18 @@ def read_vq2d_predictions(path: str | Path, queries: Sequence[VisualQuery]) -> d
     if is_own(path):
         return _of_kind(path, TrackAnswer)
     content = read_json(path)
-    with reading(str(path)):
-        if "results" in content:
-            found = [
-                (clip_name(clip["clip_uid"], video["video_uid"], index), clip["predictions"])
-                for video in content["results"]["videos"]
-                for index, clip in enumerate(video["clips"])
-            ]
-        else:
-            found = [(clip, item["predictions"]) for clip, item in content.items()]
     by_place = {(q.key.clip, q.annotation_index, q.key.query_set): q.key for q in queries}
     answers: dict[QueryKey, TrackAnswer] = {}
-    for clip, predictions in found:
-        for place, prediction in enumerate(predictions):
-            uid = prediction.get("annotation_uid")
-            for query_set, item in prediction["query_sets"].items():
-                at_place = by_place.get((clip, place, query_set), QueryKey(clip, f"#{place}", query_set))
-                key = QueryKey(clip, uid, query_set) if uid else at_place
-                with reading(f"{path}: {key}"):
-                    answers[key] = TrackAnswer(key, _challenge_track(item["bboxes"]), _finite(item["score"]))
+    with reading(str(path)):
+        for clip, predictions in _challenge_clips(content):
+            for place, prediction in enumerate(predictions):
+                uid = prediction.get("annotation_uid")
+                for query_set, item in prediction["query_sets"].items():
+                    at_place = by_place.get((clip, place, query_set), QueryKey(clip, f"#{place}", query_set))
+                    key = QueryKey(clip, uid, query_set) if uid else at_place
+                    with reading(f"{path}: {key}"):
+                        track = _challenge_track(item["bboxes"])
+                        answers[key] = TrackAnswer(key, track, float(item["score"]))
     return answers
 
 
@@ -256,19 +252,23 @@ def _of_kind(path: str | Path, kind: type[Any]) -> dict[QueryKey, Any]:
     return answers
 
 
+def _challenge_clips(content: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Name and predictions of each clip."""
+    if "results" not in content:
+        return [(clip, item["predictions"]) for clip, item in content.items()]
+    return [
+        (clip_name(clip["clip_uid"], video["video_uid"], index), clip["predictions"])
+        for video in content["results"]["videos"]
+        for index, clip in enumerate(video["clips"])
+    ]
+
+
 def _challenge_track(boxes: list[dict[str, Any]]) -> Track:
     return Track.from_boxes([b["fno"] for b in boxes], [(b["x1"], b["y1"], b["x2"], b["y2"]) for b in boxes])
 
 
 def _key(record: dict[str, Any]) -> QueryKey:
     return QueryKey(record["clip"], record["annotation"], record["query_set"])
-
-
-def _finite(value: Any) -> float:
-    number = float(value)
-    if not np.isfinite(number):
-        raise ValueError(f"a score must be a finite number, got {value}")
-    return number
 
 
 def _array(value: Any, shape: tuple[int, ...]) -> Floats:

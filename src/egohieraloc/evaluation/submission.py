@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from egohieraloc.data.base import QueryKey
+from egohieraloc.data.base import QueryKey, reading
 from egohieraloc.data.ego4d import annotation_name, clip_name, read_vq2d
 from egohieraloc.data.egotracks import TrackingQuery, scored_frames
 from egohieraloc.data.stream import header, read_json, stream_object
@@ -62,13 +62,14 @@ def write_vq3d_submission(
 ) -> None:
     """The benchmark's unannotated file, filled: points in the scan's frame, poses world to camera."""
     content = read_json(template)
-    for video in content["videos"]:
-        for index, clip in enumerate(video["clips"]):
-            name = clip_name(clip["clip_uid"], video["video_uid"], index)
-            for place, annotation in enumerate(clip["annotations"]):
-                uid = annotation_name(annotation.get("annotation_uid"), place)
-                for query_set, query in annotation.get("query_sets", {}).items():
-                    query.update(_vq3d_answer(answers.get(QueryKey(name, uid, query_set))))
+    with reading(str(template)):
+        for video in content["videos"]:
+            for index, clip in enumerate(video["clips"]):
+                name = clip_name(clip["clip_uid"], video["video_uid"], index)
+                for place, annotation in enumerate(clip["annotations"]):
+                    uid = annotation_name(annotation.get("annotation_uid"), place)
+                    for query_set, query in annotation.get("query_sets", {}).items():
+                        query.update(_vq3d_answer(answers.get(QueryKey(name, uid, query_set))))
     write_json(path, {**content, "version": VQ3D_VERSION, "challenge": VQ3D_CHALLENGE})
 
 

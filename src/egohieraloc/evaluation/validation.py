@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from egohieraloc.data.base import reading
 from egohieraloc.data.ego4d import clip_name
 from egohieraloc.data.egotracks import TrackingQuery, scored_frames
 from egohieraloc.data.stream import read_json
@@ -29,22 +30,26 @@ PROTOCOLS: tuple[Protocol, ...] = ("ope", "mse", "hoi")
 def validate_vq2d(annotations: str | Path, submission: str | Path) -> list[str]:
     """What is wrong, one line each; nothing when the file is good."""
     wanted, got = read_json(annotations), read_json(submission)
-    return list(_vq2d(wanted, got))
+    with reading(f"{submission} against {annotations}"):
+        return list(_vq2d(wanted, got))
 
 
 def validate_vq3d(template: str | Path, submission: str | Path) -> list[str]:
     wanted, got = read_json(template), read_json(submission)
-    return list(_vq3d(wanted, got))
+    with reading(f"{submission} against {template}"):
+        return list(_vq3d(wanted, got))
 
 
 def validate_egotracks(
     queries: Sequence[TrackingQuery], clip_lengths: Mapping[str, int], submission: str | Path
 ) -> list[str]:
-    return list(_egotracks(queries, clip_lengths, read_json(submission)))
+    with reading(str(submission)):
+        return list(_egotracks(queries, clip_lengths, read_json(submission)))
 
 
 def validate_trek150(sequences: Sequence[TrekSequence], submission: str | Path) -> list[str]:
-    return list(_trek150(sequences, read_json(submission)))
+    with reading(str(submission)):
+        return list(_trek150(sequences, read_json(submission)))
 
 
 def _vq2d(wanted: dict[str, Any], got: Any) -> Iterator[str]:

@@ -158,19 +158,17 @@ def read_vq3d_predictions(path: str | Path) -> dict[QueryKey, PlaceAnswer]:
     if is_own(path):
         return read_places(path)
     content = read_json(path)
-    with reading(str(path)):
-        videos = content["results"]["videos"] if "results" in content else content["videos"]
     answers: dict[QueryKey, PlaceAnswer] = {}
-    for video in videos:
-        for index, clip in enumerate(video["clips"]):
-            name = clip_name(clip["clip_uid"], video["video_uid"], index)
-            annotations = clip["annotations"] if "annotations" in clip else clip["predictions"]
-            for place, annotation in enumerate(annotations):
-                uid = annotation_name(annotation.get("annotation_uid"), place)
-                for query_set, query in annotation.get("query_sets", {}).items():
-                    key = QueryKey(name, uid, query_set)
-                    with reading(f"{path}: {key}"):
-                        answers[key] = _answer(key, query)
+    with reading(str(path)):
+        for video in content.get("results", content)["videos"]:
+            for index, clip in enumerate(video["clips"]):
+                name = clip_name(clip["clip_uid"], video["video_uid"], index)
+                for place, annotation in enumerate(clip["annotations"]):
+                    uid = annotation_name(annotation.get("annotation_uid"), place)
+                    for query_set, query in annotation.get("query_sets", {}).items():
+                        key = QueryKey(name, uid, query_set)
+                        with reading(f"{path}: {key}"):
+                            answers[key] = _answer(key, query)
     return answers
 
 
