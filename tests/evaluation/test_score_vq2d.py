@@ -245,13 +245,17 @@ def answer(number, track, score=1.0, **extra):
 
 
 def test_missing_predictions_are_misses_and_foreign_ones_are_counted():
-    queries = [visual_query(1, straight(10, 19)), visual_query(2, straight(10, 19))]
-    answers = {a.key: a for a in (answer(1, straight(10, 19)), answer(9, straight(0, 1)))}
+    large = straight(10, 19, (0, 0, 100, 100))
+    queries = [visual_query(1, straight(10, 19)), visual_query(2, straight(10, 19)), visual_query(3, large)]
+    answers = {a.key: a for a in (answer(1, straight(10, 19)), answer(3, large), answer(9, large))}
     found = vq2d.report(queries, answers)
     assert (found.missing, found.ignored) == (1, 1)
-    assert found.own_score.success == 50
-    assert found.own_score.recovery == 50
-    assert found.to_json()["groups"]["small (< 32² px)"]["num_queries"] == 2
+    assert found.own_score.success == pytest.approx(200 / 3)
+    assert found.own_score.recovery == pytest.approx(200 / 3)
+    groups = found.to_json()["groups"]
+    assert (groups["small (< 32² px)"]["num_queries"], groups["small (< 32² px)"]["success"]) == (2, 50)
+    assert (groups["large (≥ 96² px)"]["num_queries"], groups["large (≥ 96² px)"]["success"]) == (1, 100)
+    assert "medium size" not in groups
 
 
 def test_groups_by_size_time_and_blur():
