@@ -159,6 +159,16 @@ def test_random_sequences_agree_with_the_slow_way(seed, lengths):
     assert egotracks.long_term_scores(sequences, pooled=True).f_score == pytest.approx(max(pooled), abs=1e-9)
 
 
+@pytest.mark.parametrize(("number", "kept"), [(98, 98), (99, 98), (500, 98), (0, 0)])
+def test_many_scores_are_thinned(number, kept):
+    scores = np.linspace(0, 1, number)
+    found = egotracks.thresholds([egotracks.SequenceOverlaps(scores, np.ones(number, bool), scores)])
+    assert len(found) == kept + 2
+    assert (found[0], found[-1]) == (np.inf, -np.inf)
+    if number <= 98:
+        assert found[1:-1].tolist() == sorted(scores, reverse=True)
+
+
 def test_challenge_files(tmp_path):
     path = tmp_path / "submission.json"
     path.write_text(
@@ -169,6 +179,7 @@ def test_challenge_files(tmp_path):
     assert found.track.frames.tolist() == [0, 12]
     assert found.track.boxes_xyxy[1].tolist() == [0, 0, 5, 10]
     assert found.frame_scores.tolist() == [0.9, 0.6]
+    assert found.score == 0.9
     for row in ([0, 0, 5, 10], [0, 0, -5, 10, 1], [0, 0, 5, 10, "x"]):
         path.write_text(json.dumps({"clip_1_cup": {"0": row}}))
         with pytest.raises(DataError, match=r"submission\.json: sequence clip_1_cup"):

@@ -57,10 +57,12 @@ def test_a_missing_box_is_a_lost_frame():
     assert found == lost
 
 
-def test_centres_use_the_toolkits_pixel_rule_and_small_boxes_count_as_one_pixel():
-    # Centres x + (w - 1) / 2: sizes do not cancel; the truth's side is at least 1.
+def test_centre_errors_are_in_units_of_the_true_box():
+    # Centres at 12 and 5 in x, both at 5 in y; the true box is 10 wide.
+    assert trek150.normalized_center_error(rows((10, 3, 4, 4)), rows((0, 0, 10, 10)))[0] == pytest.approx(0.7)
+    # Centres differ by (1, 1.75); the true sides are 2 and 0.5, which counts as 1.
     error = trek150.normalized_center_error(rows((0, 0, 4, 4)), rows((0, 0, 2, 0.5)))
-    assert error[0] == pytest.approx(np.hypot((1.5 - 0.5) / 2, (1.5 + 0.25) / 1))
+    assert error[0] == pytest.approx(np.hypot(1 / 2, 1.75 / 1))
 
 
 def test_iou_of_boxes_without_area_or_negative_ones():
@@ -181,7 +183,7 @@ def test_predictions_from_a_folder_a_challenge_file_and_our_own(tmp_path):
         trek150.read_trek150_predictions(challenge, [one], "mse")
     own = tmp_path / "own.jsonl"
     # The run goes backwards: frame 1 first. Frame 0 has no box.
-    write_own(own, {"benchmark": "trek150"}, [TrackAnswer(key, Track.from_boxes([1], [(0, 0, 10, 10)]), 1.0)])
+    write_own(own, {"benchmark": "trek150"}, [TrackAnswer(key, Track.from_boxes([1], [(3, 4, 13, 24)]), 1.0)])
     found = trek150.read_trek150_predictions(own, [one, two], "mse")[key]
-    assert found[0].tolist() == list(FULL)
+    assert found[0].tolist() == [3, 4, 10, 20]
     assert np.isnan(found[1]).all()

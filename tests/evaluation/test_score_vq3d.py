@@ -58,7 +58,7 @@ def test_coverage_success_and_means_have_their_own_denominators():
     answers = by_key(
         answer(0, (0, 0, 2), (0, 0, 2), pose),  # right, seen straight ahead
         answer(1, (100, 0, 2), (1, 0, 0), pose),  # too far, at a right angle to the first annotator
-        answer(2, (0, 0, 3)),  # right, but no vector
+        answer(2, (0, 0, 3), None, pose),  # right, but no vector
         answer(3, None),
     )
     found = vq3d.score(queries, answers)

@@ -24,6 +24,7 @@ def test_welch_by_hand():
     assert found.t == pytest.approx(-3 / np.sqrt(5 / 3))
     assert found.degrees_of_freedom == pytest.approx((5 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2))
     assert found.difference.low == pytest.approx(-3 - 1.96 * np.sqrt(5 / 3))
+    assert compare_seeds([1, 2], [4, 5]).difference.value == -3
     with pytest.raises(ValueError, match="two runs of each"):
         compare_seeds([1.0], [2.0, 3.0])
 

@@ -117,6 +117,14 @@ def test_damage_to_a_vq2d_submission_is_named(written, message):
     assert any(message in p for p in problems), problems
 
 
+def test_the_whole_picture_and_an_empty_box_at_the_first_and_last_frame_are_good(written):
+    annotations, path, _ = written
+    for box in ({"x1": 0, "y1": 0, "x2": 96, "y2": 64}, {"x1": 0, "y1": 0, "x2": 0, "y2": 0}):
+        for frame in (0, 22):
+            damage(path, lambda c, b=box, f=frame: first_answer(c).update(bboxes=[{"fno": f, **b}]))
+            assert validation.validate_vq2d(annotations, path) == []
+
+
 def test_files_of_another_kind_are_refused(written):
     annotations, path, _ = written
     for text in ("[]", '{"version": "1.0.5"}'):
@@ -191,7 +199,7 @@ VQ3D_DAMAGE = {
     "needs pred_3d_vec_world and query_frame_pose": lambda c: place(c).update(query_frame_pose=None),
     "not a rotation": lambda c: place(c)["query_frame_pose"][0].__setitem__(0, 0.5),
     "the wrong way round": lambda c: place(c).update(query_frame_pose=np.linalg.inv(POSE).tolist()),
-    "is not query_frame_pose applied to": lambda c: place(c).update(pred_3d_vec_query_frame=[9, 9, 9]),
+    "is not query_frame_pose applied to": lambda c: place(c).update(pred_3d_vec_query_frame=[-0.8, 0.5, 9.0]),
 }
 
 

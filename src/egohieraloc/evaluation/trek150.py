@@ -61,6 +61,7 @@ def iou_xywh(a: Floats, b: Floats) -> Floats:
 
 def normalized_center_error(boxes: Floats, truth: Floats) -> Floats:
     """Distance of the centres, each axis in units of the true box's side (1 at least)."""
+    # The -1 cancels; it is here so that rounding is the toolkit's too.
     centers, wanted = (b[:, :2] + (b[:, 2:] - 1) / 2 for b in (boxes, truth))
     error = np.linalg.norm((centers - wanted) / np.maximum(truth[:, 2:], 1), axis=1)
     return np.nan_to_num(error, nan=np.inf)
