@@ -177,3 +177,13 @@ def test_an_answer_without_a_finite_score_is_refused_where_it_is_made():
         TrackAnswer(KEY, Track.empty(), float("nan"))
     with pytest.raises(ValueError, match="1 frame scores for 0 frames"):
         TrackAnswer(KEY, Track.empty(), 0.0, frame_scores=np.ones(1))
+
+
+@pytest.mark.parametrize("point", [[1, 2], [1, 2, float("nan")], [[1, 2, 3]], "far"])
+def test_a_bad_point_is_named(tmp_path, point):
+    path = tmp_path / "p.jsonl"
+    write_own(path, {"benchmark": "vq3d"}, [])
+    record = {**PlaceAnswer(KEY, None).to_json(), "point_world": point}
+    path.write_text(path.read_text() + json.dumps(record) + "\n")
+    with pytest.raises(DataError, match=r"p\.jsonl: line 2"):
+        read_places(path)

@@ -92,6 +92,8 @@ VQ2D_DAMAGE = {
     "annotation_uid should be 'annotation-0', not 'x'": lambda c: first_clip(c)["predictions"][1].update(
         annotation_uid="x"
     ),
+    "should have bboxes (a list)": lambda c: first_answer(c).update(bboxes={}),
+    "query 1: should have": lambda c: first_clip(c)["predictions"][1]["query_sets"].update({"1": [1]}),
     "should have bboxes": lambda c: first_answer(c).pop("score"),
     "score should be a finite number": lambda c: first_answer(c).update(score="1"),
     "score should be a finite number, not nan": lambda c: first_answer(c).update(score=float("nan")),
