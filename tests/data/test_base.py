@@ -18,6 +18,10 @@ def test_a_track_sorts_its_frames_with_their_boxes():
     assert len(unsorted) == 3
 
 
+def test_a_box_may_be_empty():
+    assert Track.from_boxes([0], [(5, 5, 5, 5)]).areas.tolist() == [0]
+
+
 def test_contiguous_means_no_frame_left_out():
     assert not track(3, 5).is_contiguous
     assert Track.empty().is_contiguous
@@ -46,7 +50,7 @@ def test_clipping_keeps_the_inside():
         ([1], [(2, 0, 1, 1)], "frame 1 has a negative width"),
         ([1], [(0, 2, 1, 1)], "negative width or height"),
         ([1], [(0, 0, float("nan"), 1)], "not finite"),
-        ([1.5], [(0, 0, 1, 1)], "not whole"),
+        ([1, 2.5], [(0, 0, 1, 1)] * 2, "not whole"),
     ],
 )
 def test_a_bad_track_is_refused(frames, boxes, message):

@@ -103,6 +103,13 @@ def test_a_file_without_answers_is_read(tmp_path):
     assert asked.object_title == ""
 
 
+def test_the_frame_rate_is_the_files_or_five(tmp_path):
+    clips = [clip("c1", []), clip("c2", []), clip("c3", [])]
+    clips[1]["clip_fps"] = 10.0
+    del clips[2]["clip_fps"]
+    assert [c.fps for c in read_vq2d(write(tmp_path / "vq.json", clips))] == [5.0, 10.0, 5.0]
+
+
 def test_a_split_can_be_chosen(tmp_path):
     path = write(tmp_path / "vq.json", [clip("c1", [])], split="val")
     assert len(list(read_vq2d(path, split="val"))) == 1

@@ -67,6 +67,16 @@ def test_a_broken_file_is_named(tmp_path, text):
         list(stream.stream_object(path, array="videos"))
 
 
+def test_what_was_expected_is_said(tmp_path):
+    path = tmp_path / "list.json"
+    path.write_text('["a", ":", "b"]')
+    with pytest.raises(DataError, match=r"list\.json should have '{' here \(near '\[\"a"):
+        list(stream.stream_object(path, array="videos"))
+    path.write_text('{"a": 1; "b": 2}')
+    with pytest.raises(DataError, match="should have ',' or '}' here"):
+        list(stream.stream_object(path, array="videos"))
+
+
 def test_nothing_may_follow_a_whole_value(tmp_path):
     path = tmp_path / "two.json"
     path.write_text('{"a": 1} {"b": 2}')
