@@ -1,0 +1,172 @@
+"""EgoTracks' measures: average overlap, and precision, recall and F of long-term tracking.
+
+For a threshold tau on the tracker's score, precision is the mean IoU over the frames it reports (frames
+without the thing count 0), recall the mean IoU over the frames that show it (unreported frames count 0). The
+tau with the best F is reported. S is the number of sequences, T the scored frames of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from egohieraloc.boxes import iou_xyxy
+from egohieraloc.data.base import QueryKey, Track, reading
+from egohieraloc.data.egotracks import TrackingQuery, scored_frames
+from egohieraloc.data.stream import stream_object
+from egohieraloc.errors import DataError
+from egohieraloc.evaluation.predictions import TrackAnswer, is_own, read_tracks
+from egohieraloc.types import Floats
+
+NUM_THRESHOLDS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceOverlaps:
+    """One sequence, frame by frame: all arrays (T,)."""
+
+    iou: Floats  # 0 where there is no truth or no prediction
+    visible: NDArray[np.bool_]  # the truth has a box; never at the crop's own frame
+    score: Floats  # nan where there is no prediction
+
+
+@dataclass(frozen=True)
+class LongTermScores:
+    """The point of the precision-recall curve with the best F."""
+
+    f_score: float
+    precision: float
+    recall: float
+    threshold: float | None  # None when every prediction counts, or none does
+
+
+@dataclass(frozen=True)
+class EgoTracksReport:
+    """`by_sequence` averages the curves of the sequences, as the benchmark does; `pooled` all frames."""
+
+    num_sequences: int
+    average_overlap: float
+    by_sequence: LongTermScores
+    pooled: LongTermScores
+    missing: int  # scored frames without a prediction
+    invisible_sequences: int  # without any frame to find: left out
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def measure(query: TrackingQuery, answer: TrackAnswer | None, num_frames: int | None) -> SequenceOverlaps:
+    """Compare on the clip's 5 fps grid. Without `num_frames` the clip ends with the last box known."""
+    if query.truth is None:
+        raise DataError(f"The annotation file has no answer for {query.key}: this split cannot be scored.")
+    track = answer.track if answer else Track.empty()
+    if num_frames is None:
+        num_frames = 1 + max(int(t.frames[-1]) for t in (query.truth, track) if len(t))
+    frames = scored_frames(query.crop_frame, num_frames)
+    truth, visible = query.truth.at(frames)
+    # The tracker was given the thing at the crop's frame. As in the benchmark's code that frame is no longer
+    # one to find, though a box reported there still counts against precision.
+    visible &= frames != query.crop_frame
+    boxes, reported = track.at(frames)
+    iou = np.where(visible & reported, iou_xyxy(truth, boxes), 0.0)
+    scores = np.full(len(frames), np.nan)
+    if answer is not None and len(track):
+        of_track = answer.frame_scores if answer.frame_scores is not None else np.ones(len(track))
+        scores[reported] = of_track[np.searchsorted(track.frames, frames[reported])]
+    return SequenceOverlaps(iou, visible, scores)
+
+
+def average_overlap(sequences: Sequence[SequenceOverlaps]) -> float:
+    """Mean over sequences of the mean IoU over the frames that show the thing."""
+    return float(np.mean([s.iou[s.visible].mean() for s in sequences]))
+
+
+def thresholds(sequences: Sequence[SequenceOverlaps], resolution: int = NUM_THRESHOLDS) -> Floats:
+    """Infinity, scores of all frames (evenly thinned when there are many), minus infinity."""
+    scores = np.concatenate([s.score for s in sequences])
+    scores = np.sort(scores[~np.isnan(scores)])[::-1]
+    if len(scores) > resolution - 2:
+        margin = len(scores) // (resolution - 2)
+        places = np.round(np.linspace(margin, len(scores) - margin, resolution - 2)).astype(int)
+        scores = scores[places]
+    return np.concatenate([[np.inf], scores, [-np.inf]])
+
+
+def long_term_scores(sequences: Sequence[SequenceOverlaps], *, pooled: bool = False) -> LongTermScores:
+    taus = thresholds(sequences)
+    if pooled:
+        everything = SequenceOverlaps(
+            *(np.concatenate([getattr(s, name) for s in sequences]) for name in ("iou", "visible", "score"))
+        )
+        curves = np.array([_curve(everything, taus)])
+    else:
+        curves = np.array([_curve(s, taus) for s in sequences])
+    precision, recall = curves.mean(0)
+    total = precision + recall
+    f_scores = np.divide(2 * precision * recall, total, out=np.zeros_like(total), where=total > 0)
+    best = int(f_scores.argmax())
+    tau = float(taus[best]) if np.isfinite(taus[best]) else None
+    return LongTermScores(float(f_scores[best]), float(precision[best]), float(recall[best]), tau)
+
+
+def report(
+    queries: Sequence[TrackingQuery],
+    answers: Mapping[QueryKey, TrackAnswer],
+    clip_lengths: Mapping[str, int] | None = None,
+) -> EgoTracksReport:
+    """Score a set of predictions. `clip_lengths` are frames of each exported clip, from clip_info.json."""
+    if queries and not any(q.key in answers for q in queries):
+        raise DataError(
+            f"None of the {len(answers)} predictions is for one of the {len(queries)} sequences. "
+            "Do the predictions belong to this annotation file?"
+        )
+    lengths = clip_lengths or {}
+    measured = [measure(q, answers.get(q.key), lengths.get(q.key.clip)) for q in queries]
+    sequences = [s for s in measured if s.visible.any()]
+    if not sequences:
+        raise DataError("There is no EgoTracks sequence to score.")
+    return EgoTracksReport(
+        num_sequences=len(sequences),
+        average_overlap=average_overlap(sequences),
+        by_sequence=long_term_scores(sequences),
+        pooled=long_term_scores(sequences, pooled=True),
+        missing=sum(int(np.isnan(s.score).sum()) for s in sequences),
+        invisible_sequences=len(measured) - len(sequences),
+    )
+
+
+def read_egotracks_predictions(
+    path: str | Path, queries: Sequence[TrackingQuery]
+) -> dict[QueryKey, TrackAnswer]:
+    """Our own file, or the challenge's: sequence name -> frame -> [x, y, w, h, score]."""
+    if is_own(path):
+        return read_tracks(path)
+    keys = {q.sequence_name: q.key for q in queries}
+    answers: dict[QueryKey, TrackAnswer] = {}
+    for name, boxes in stream_object(path, array=""):
+        key = keys.get(name, QueryKey(name, "", ""))
+        with reading(f"{path}: sequence {name}"):
+            ordered = sorted((int(frame), row) for frame, row in boxes.items())
+            rows = np.array([row for _, row in ordered], np.float64).reshape(-1, 5)
+            corners = np.concatenate([rows[:, :2], rows[:, :2] + rows[:, 2:4]], 1)
+            track = Track.from_boxes([frame for frame, _ in ordered], corners)
+            if not np.isfinite(rows).all():
+                raise ValueError("a box or a score is not finite")
+            answers[key] = TrackAnswer(key, track, float(rows[:, 4].max(initial=0)), frame_scores=rows[:, 4])
+    return answers
+
+
+def _curve(sequence: SequenceOverlaps, taus: Floats) -> Floats:
+    """Precision and recall at each threshold (2, number of thresholds). Nothing reported: 1 and 0."""
+    there = ~np.isnan(sequence.score)
+    scores = sequence.score[there]
+    order = np.argsort(-scores, kind="stable")
+    sums = np.concatenate([[0.0], np.cumsum(sequence.iou[there][order])])
+    reported = np.searchsorted(-scores[order], -taus, side="right")
+    precision = np.divide(sums[reported], reported, out=np.ones(len(taus)), where=reported > 0)
+    return np.array([precision, sums[reported] / np.count_nonzero(sequence.visible)])

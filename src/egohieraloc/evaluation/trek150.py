@@ -1,0 +1,184 @@
+"""TREK-150's measures: success (SS), normalised precision (NPS) and generalised success robustness (GSR).
+
+A run starts with the true box; frames where the thing is not visible are skipped. Boxes are x, y, w, h in
+the order of the run (N, 4), a missing one is nan: its IoU is 0, its centre infinitely far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from egohieraloc.data.base import QueryKey, reading
+from egohieraloc.data.stream import read_json
+from egohieraloc.data.trek150 import Protocol, TrekRun, TrekSequence, read_rectangles
+from egohieraloc.errors import DataError
+from egohieraloc.evaluation.predictions import is_own, read_tracks
+from egohieraloc.types import Floats
+
+SUCCESS_THRESHOLDS = np.linspace(0, 1, 21)
+PRECISION_THRESHOLDS = np.linspace(0, 0.5, 51)
+ROBUSTNESS_THRESHOLDS = np.linspace(0, 0.5, 51)
+RECALL_IOU = 0.5
+
+
+@dataclass(frozen=True)
+class TrekScores:
+    """All in [0, 1]. `recall` is the share of frames with IoU of at least 0.5, part of the HOI protocol."""
+
+    success: float
+    normalized_precision: float
+    robustness: float
+    recall: float
+
+
+@dataclass(frozen=True)
+class TrekReport:
+    protocol: Protocol
+    num_sequences: int
+    overall: TrekScores
+    attributes: tuple[tuple[str, int, TrekScores], ...]  # name, sequences that have it, scores of these
+    missing: int  # runs without a prediction
+
+    def to_json(self) -> dict[str, Any]:
+        attributes = {name: {"num_sequences": n, **asdict(s)} for name, n, s in self.attributes}
+        return {**asdict(self), "attributes": attributes}
+
+
+def iou_xywh(a: Floats, b: Floats) -> Floats:
+    """IoU of boxes (N, 4) x, y, w, h; 0 for a missing box (nan)."""
+    corner = np.minimum(a[:, :2] + a[:, 2:], b[:, :2] + b[:, 2:])
+    size = np.maximum(corner - np.maximum(a[:, :2], b[:, :2]), 0)
+    common = size.prod(1)
+    union = a[:, 2:].prod(1) + b[:, 2:].prod(1) - common
+    iou = common / (union + np.finfo(float).eps)
+    return np.clip(np.nan_to_num(iou, nan=0.0), 0, 1)
+
+
+def normalized_center_error(boxes: Floats, truth: Floats) -> Floats:
+    """Distance of the centres, each axis in units of the true box's side (1 at least)."""
+    # The -1 cancels; it is here so that rounding is the toolkit's too.
+    centers, wanted = (b[:, :2] + (b[:, 2:] - 1) / 2 for b in (boxes, truth))
+    error = np.linalg.norm((centers - wanted) / np.maximum(truth[:, 2:], 1), axis=1)
+    return np.nan_to_num(error, nan=np.inf)
+
+
+def score_run(run: TrekRun, boxes_xywh: Floats) -> TrekScores | None:
+    """One run, or None when the thing is visible in none of its frames."""
+    if boxes_xywh.shape != run.truth_xywh.shape:
+        raise DataError(
+            f"{len(boxes_xywh)} boxes for {len(run.truth_xywh)} frames in {run.key}: "
+            "a run needs one box per frame, the first frame included."
+        )
+    if not run.visible.any():
+        return None
+    boxes = np.concatenate([run.truth_xywh[:1], boxes_xywh[1:]])[run.visible]
+    truth = run.truth_xywh[run.visible]
+    iou = iou_xywh(boxes, truth)
+    error = normalized_center_error(boxes, truth)
+    return TrekScores(
+        success=float((iou[:, None] > SUCCESS_THRESHOLDS).mean()),
+        normalized_precision=float((error[:, None] <= PRECISION_THRESHOLDS).mean()),
+        robustness=float(np.mean([_share_before_failure(iou <= t) for t in ROBUSTNESS_THRESHOLDS])),
+        recall=float((iou >= RECALL_IOU).mean()),
+    )
+
+
+def score(
+    sequences: Sequence[TrekSequence], protocol: Protocol, boxes: Mapping[QueryKey, Floats]
+) -> TrekScores | None:
+    """OPE: every sequence counts alike. MSE: runs by their length within a sequence, sequences by theirs.
+    HOI: all runs by their length. Lengths include invisible frames. None when there is no run."""
+    of_sequences: list[tuple[TrekScores, int]] = []
+    of_runs: list[tuple[TrekScores, int]] = []
+    for sequence in sequences:
+        runs = [(_scores(run, boxes), len(run.frames)) for run in sequence.runs(protocol)]
+        found = [(scores, length) for scores, length in runs if scores is not None]
+        of_runs += found
+        if found:
+            length = 1 if protocol == "ope" else len(sequence.truth_xywh)
+            of_sequences.append((_weighted(found), length))
+    if not of_runs:
+        return None
+    return _weighted(of_runs if protocol == "hoi" else of_sequences)
+
+
+def report(
+    sequences: Sequence[TrekSequence], protocol: Protocol, boxes: Mapping[QueryKey, Floats]
+) -> TrekReport:
+    keys = {run.key for s in sequences for run in s.runs(protocol)}
+    if not keys & boxes.keys():
+        raise DataError(
+            f"None of the {len(boxes)} predictions is for one of the {len(keys)} {protocol} runs."
+        )
+    overall = score(sequences, protocol, boxes)
+    if overall is None:
+        raise DataError(f"There is no {protocol} run to score: the thing is never visible.")
+    rows = []
+    for name in sorted(set().union(*(s.attributes for s in sequences))):
+        having = [s for s in sequences if name in s.attributes]
+        scores = score(having, protocol, boxes)
+        if scores is not None:
+            rows.append((name, len(having), scores))
+    return TrekReport(protocol, len(sequences), overall, tuple(rows), len(keys - boxes.keys()))
+
+
+def read_trek150_predictions(
+    path: str | Path, sequences: Sequence[TrekSequence], protocol: Protocol
+) -> dict[QueryKey, Floats]:
+    """A tracker's result folder (with ope/, mse/, hoi/), a challenge JSON, or our own file."""
+    path = Path(path)
+    runs = [run for s in sequences for run in s.runs(protocol)]
+    if path.is_dir():
+        files = {run.key: path / protocol / f"{result_name(run.key)}.txt" for run in runs}
+        return {key: read_rectangles(file) for key, file in files.items() if file.exists()}
+    if is_own(path):
+        tracks = read_tracks(path)
+        return {
+            run.key: _in_run_order(run, *tracks[run.key].track.at(run.frames))
+            for run in runs
+            if run.key in tracks
+        }
+    results = read_json(path)
+    with reading(str(path)):
+        results = results["results"][protocol]
+    return dict(_from_challenge(runs, results, path))
+
+
+def result_name(key: QueryKey) -> str:
+    """How the toolkit calls the result file of a run."""
+    return f"{key.clip}-{key.query_set}" if key.query_set else key.clip
+
+
+def _from_challenge(
+    runs: Iterable[TrekRun], results: dict[str, Any], path: Path
+) -> Iterable[tuple[QueryKey, Floats]]:
+    for run in runs:
+        rows = results.get(run.key.clip)
+        if rows is not None and run.key.query_set:
+            rows = rows.get(run.key.query_set)
+        if rows is not None:
+            with reading(f"{path}: {result_name(run.key)}"):
+                yield run.key, np.array(rows, np.float64).reshape(-1, 4)
+
+
+def _in_run_order(run: TrekRun, boxes_xyxy: Floats, there: Any) -> Floats:
+    xywh = np.concatenate([boxes_xyxy[:, :2], boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]], 1)
+    return np.where(there[:, None], xywh, np.nan)
+
+
+def _scores(run: TrekRun, boxes: Mapping[QueryKey, Floats]) -> TrekScores | None:
+    return score_run(run, boxes[run.key] if run.key in boxes else np.full_like(run.truth_xywh, np.nan))
+
+
+def _share_before_failure(failed: Any) -> float:
+    return float(failed.argmax() / len(failed)) if failed.any() else 1.0
+
+
+def _weighted(scores: Sequence[tuple[TrekScores, int]]) -> TrekScores:
+    values = np.array([[s.success, s.normalized_precision, s.robustness, s.recall] for s, _ in scores])
+    return TrekScores(*(float(v) for v in np.average(values, axis=0, weights=[w for _, w in scores])))

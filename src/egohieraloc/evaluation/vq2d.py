@@ -1,0 +1,204 @@
+"""VQ2D's measures, as the benchmark's own code computes them.
+
+One predicted track per query against one true track, both without gaps; frame counts are inclusive, a box
+has no extra pixel, a threshold is reached by equality. Q is the number of queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from egohieraloc.data.base import QueryKey, Track
+from egohieraloc.data.ego4d import VisualQuery
+from egohieraloc.errors import DataError
+from egohieraloc.evaluation.predictions import TrackAnswer
+from egohieraloc.types import Floats
+
+PRECISION_THRESHOLDS = (0.25, 0.5, 0.75, 0.95)
+RECOVERY_THRESHOLD = 0.5
+SUCCESS_THRESHOLD = 0.05
+MEDIUM_PX, LARGE_PX = 32.0**2, 96.0**2  # largest true box: below the first an object is small
+RECENT_S, LONG_AGO_S = 10.0, 60.0  # time since last seen
+
+
+@dataclass(frozen=True, eq=False)
+class Overlaps:
+    """How well each query was answered: all that the measures need. Every array is (Q,)."""
+
+    temporal_iou: Floats
+    tube_iou: Floats
+    recovered: Floats  # true frames whose box was found
+    true_frames: Floats
+    score: Floats
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def take(self, which: NDArray[np.bool_] | NDArray[np.intp]) -> Overlaps:
+        return Overlaps(*(getattr(self, f.name)[which] for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class Vq2dScores:
+    """The leaderboard's numbers. AP in [0, 1], recovery and success in percent."""
+
+    num_queries: int
+    tap: float
+    tap25: float
+    stap: float
+    stap25: float
+    recovery: float
+    success: float
+
+
+@dataclass(frozen=True)
+class Vq2dReport:
+    """Scores with the file's own scores and with a constant one, as published systems use; and by group."""
+
+    own_score: Vq2dScores
+    constant_score: Vq2dScores
+    groups: tuple[tuple[str, Vq2dScores], ...]
+    missing: int  # queries without a prediction, counted as not found
+    ignored: int  # predictions for no query of the annotation file
+
+    def to_json(self) -> dict[str, object]:
+        return {**asdict(self), "groups": {name: asdict(scores) for name, scores in self.groups}}
+
+
+def overlap(truth: Track, answer: Track) -> tuple[float, float, int]:
+    """Temporal IoU, space-time IoU and the number of recovered true frames of two tracks without gaps."""
+    if len(truth) == 0 or len(answer) == 0:
+        return 0.0, 0.0, 0
+    first = max(truth.frames[0], answer.frames[0])
+    last = min(truth.frames[-1], answer.frames[-1])
+    shared = max(int(last - first) + 1, 0)
+    if shared == 0:
+        return 0.0, 0.0, 0
+    a = truth.boxes_xyxy[first - truth.frames[0] :][:shared]
+    b = answer.boxes_xyxy[first - answer.frames[0] :][:shared]
+    size = np.minimum(a[:, 2:], b[:, 2:]) - np.maximum(a[:, :2], b[:, :2])
+    common = np.maximum(size[:, 0], 0) * np.maximum(size[:, 1], 0)
+    area_a = (a[:, 2] - a[:, 0]) * (a[:, 3] - a[:, 1])
+    area_b = (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1])
+    union = area_a + area_b - common
+    iou = np.divide(common, union, out=np.zeros(shared), where=union > 0)
+    recovered = int(np.count_nonzero(iou >= RECOVERY_THRESHOLD))
+    volume = truth.areas.sum() + answer.areas.sum() - common.sum()
+    tube = float(common.sum() / volume) if volume > 0 else 0.0
+    return shared / (len(truth) + len(answer) - shared), tube, recovered
+
+
+def measure(pairs: Iterable[tuple[Track, Track, float]]) -> Overlaps:
+    """From (true track, predicted track, score) of each query."""
+    rows = [(*overlap(truth, answer), len(truth), score) for truth, answer, score in pairs]
+    return Overlaps(*np.array(rows, np.float64).reshape(-1, 5).T)
+
+
+def average_precision(hits: NDArray[np.bool_], scores: Floats) -> float:
+    """VOC 2011 interpolated AP when each query has one prediction that can only match its own truth.
+
+    Equal scores keep the order of a stable sort that is then reversed; the benchmark's code leaves it open.
+    """
+    ranked = hits[np.argsort(scores, kind="stable")[::-1]]
+    precision = np.cumsum(ranked) / np.arange(1, len(ranked) + 1)
+    envelope = np.maximum.accumulate(precision[::-1])[::-1]
+    return float(envelope[ranked].sum() / len(ranked))
+
+
+def score(overlaps: Overlaps, *, constant_score: bool = False) -> Vq2dScores:
+    """All measures of a set of queries."""
+    if len(overlaps) == 0:
+        raise DataError("There is no query to score. Are the annotations those of a split with answers?")
+    scores = np.ones(len(overlaps)) if constant_score else overlaps.score
+    temporal, tube = (
+        [average_precision(iou >= threshold, scores) for threshold in PRECISION_THRESHOLDS]
+        for iou in (overlaps.temporal_iou, overlaps.tube_iou)
+    )
+    true_frames = overlaps.true_frames.sum()
+    return Vq2dScores(
+        num_queries=len(overlaps),
+        tap=float(np.mean(temporal)),
+        tap25=temporal[0],
+        stap=float(np.mean(tube)),
+        stap25=tube[0],
+        recovery=float(100 * overlaps.recovered.sum() / true_frames) if true_frames else 0.0,
+        success=float(100 * np.mean(overlaps.tube_iou >= SUCCESS_THRESHOLD)),
+    )
+
+
+def measure_answers(
+    queries: Sequence[VisualQuery], answers: Mapping[QueryKey, TrackAnswer]
+) -> tuple[Overlaps, int]:
+    """Overlaps in the order of the queries, and how many queries have no prediction (an empty track)."""
+    if queries and not any(q.key in answers for q in queries):
+        raise DataError(
+            f"None of the {len(answers)} predictions is for one of the {len(queries)} queries. "
+            "Do the predictions belong to this annotation file?"
+        )
+    pairs: list[tuple[Track, Track, float]] = []
+    for query in queries:
+        if query.response is None:
+            raise DataError(
+                f"The annotation file has no answer for {query.key}: this split cannot be scored."
+            )
+        answer = answers.get(query.key)
+        if answer is not None and not answer.track.is_contiguous:
+            raise DataError(f"The predicted track for {query.key} leaves out frames; give every frame a box.")
+        track, sure = (answer.track, answer.score) if answer else (Track.empty(), 0.0)
+        pairs.append((query.response, track, sure))
+    return measure(pairs), sum(q.key not in answers for q in queries)
+
+
+def report(queries: Sequence[VisualQuery], answers: Mapping[QueryKey, TrackAnswer]) -> Vq2dReport:
+    """Score a set of predictions, as a whole and by group."""
+    overlaps, missing = measure_answers(queries, answers)
+    return Vq2dReport(
+        own_score=score(overlaps),
+        constant_score=score(overlaps, constant_score=True),
+        groups=tuple(
+            (name, score(overlaps.take(which)))
+            for name, which in groups(queries, answers).items()
+            if which.any()
+        ),
+        missing=missing,
+        ignored=len(answers.keys() - {q.key for q in queries}),
+    )
+
+
+def groups(
+    queries: Sequence[VisualQuery], answers: Mapping[QueryKey, TrackAnswer]
+) -> dict[str, NDArray[np.bool_]]:
+    """Which queries are of which kind: object size, time since last seen, blur of the crop."""
+    tracks = [q.response if q.response is not None else Track.empty() for q in queries]
+    area = np.array([t.areas.max() if len(t) else np.nan for t in tracks])
+    unseen = np.array([np.nan if q.unseen_s is None else q.unseen_s for q in queries])
+    found = {
+        f"small (< {MEDIUM_PX**0.5:.0f}² px)": area < MEDIUM_PX,
+        "medium size": (area >= MEDIUM_PX) & (area < LARGE_PX),
+        f"large (≥ {LARGE_PX**0.5:.0f}² px)": area >= LARGE_PX,
+        f"seen < {RECENT_S:.0f} s ago": unseen < RECENT_S,
+        f"seen {RECENT_S:.0f} to {LONG_AGO_S:.0f} s ago": (unseen >= RECENT_S) & (unseen < LONG_AGO_S),
+        f"seen ≥ {LONG_AGO_S:.0f} s ago": unseen >= LONG_AGO_S,
+    }
+    return found | _blur_groups(queries, answers)
+
+
+def _blur_groups(
+    queries: Sequence[VisualQuery], answers: Mapping[QueryKey, TrackAnswer]
+) -> dict[str, NDArray[np.bool_]]:
+    """Thirds of the queries by the sharpness of their crop, where the prediction file says it."""
+    noted = [answers[q.key].crop_sharpness if q.key in answers else None for q in queries]
+    sharpness = np.array([np.nan if s is None else s for s in noted], np.float64)
+    known = sharpness[np.isfinite(sharpness)]
+    if known.size < 3:
+        return {}
+    low, high = np.quantile(known, [1 / 3, 2 / 3])
+    return {
+        "most blurred third": sharpness < low,
+        "middle third": (sharpness >= low) & (sharpness < high),
+        "sharpest third": sharpness >= high,
+    }

@@ -1,0 +1,221 @@
+"""Runs: one opening per clip, kill and resume, several processes, and what goes wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fake_ego4d
+import numpy as np
+import pytest
+from fake_ego4d import ABOUT, ColourFinder, make_tree
+
+from egohieraloc.data.base import QueryKey, TrackingPass
+from egohieraloc.data.ego4d import read_vq2d
+from egohieraloc.errors import DataError, EgoHieraLocError, MissingExtraError
+from egohieraloc.evaluation import vq2d
+from egohieraloc.evaluation.predictions import PlaceAnswer, read_tracks
+from egohieraloc.evaluation.run import answer_by_following, no_answer, run, run_info, write_results
+from egohieraloc.types import Box
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    annotations, clips = make_tree(tmp_path_factory.mktemp("ego4d"))
+    return annotations, list(read_vq2d(annotations)), clips
+
+
+@pytest.fixture(scope="module")
+def whole(tree, tmp_path_factory):
+    """The file of an uninterrupted run."""
+    path = tmp_path_factory.mktemp("whole") / "whole.jsonl"
+    run(tree[1], ColourFinder(tree[2], path.with_suffix(".opened")), path, about=ABOUT)
+    return path
+
+
+def test_every_query_is_answered_with_one_opening_per_clip(tree, whole):
+    answers = read_tracks(whole)
+    assert list(answers) == [q.key for clip in tree[1] for q in clip.queries]
+    assert whole.with_suffix(".opened").read_text().split() == ["clip-0", "clip-1", "clip-2"]
+    assert not whole.with_name("whole.jsonl.unfinished").exists()
+    lost = answers[QueryKey("video-1#0", "annotation-lost", "1")]
+    assert len(lost.track) == 0
+    assert "no video" in lost.reason
+
+
+def test_the_file_scores_as_it_should(tree, whole):
+    found = vq2d.report([q for clip in tree[1] for q in clip.queries], read_tracks(whole))
+    # Nine of ten queries are found; the tenth has no clip.
+    assert found.own_score.num_queries == 10
+    assert found.own_score.success == 90
+    assert found.own_score.recovery == 90
+    assert {name for name, _ in found.groups} >= {"sharpest third", "small (< 32² px)"}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_run_goes_on_and_ends_with_the_same_file(tree, whole, tmp_path, workers):
+    annotations, clips, folder = tree
+    out = tmp_path / "run.jsonl"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, fake_ego4d.__file__, annotations, folder, out, str(workers), "0.4"]
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    log = out.with_name("run.jsonl.unfinished")
+    deadline = time.monotonic() + 60
+    while (not log.exists() or log.read_text().count("\n") < 4) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    before = log.read_text().count("\n") - 1
+    assert 0 < before < 10
+    assert not out.exists()
+    # As if the machine had stopped in the middle of a line.
+    with log.open("a") as file:
+        file.write('{"clip": "clip-2", "annot')
+    finder = ColourFinder(folder, tmp_path / "opened")
+    with pytest.raises(DataError, match=r"exists already\. Resume"):
+        run(clips, finder, out, about=ABOUT)
+    run(clips, finder, out, about=ABOUT, resume=True)
+    assert out.read_bytes() == whole.read_bytes()
+    assert not log.exists()
+
+
+def test_a_finished_run_has_nothing_left_to_do(tree, whole, tmp_path):
+    out = tmp_path / "run.jsonl"
+    out.write_bytes(whole.read_bytes())
+    finder = ColourFinder(tree[2], tmp_path / "opened")
+    run(tree[1], finder, out, about=ABOUT, resume=True)
+    assert out.read_bytes() == whole.read_bytes()
+    assert not (tmp_path / "opened").exists()
+    with pytest.raises(DataError, match="exists already"):
+        run(tree[1], finder, out, about=ABOUT)
+
+
+def test_workers_give_the_same_file(tree, whole, tmp_path):
+    out = tmp_path / "run.jsonl"
+    run(tree[1], ColourFinder(tree[2], tmp_path / "opened"), out, about=ABOUT, workers=2, show_progress=True)
+    assert out.read_bytes() == whole.read_bytes()
+    assert sorted((tmp_path / "opened").read_text().split()) == ["clip-0", "clip-1", "clip-2"]
+
+
+def test_another_runs_file_is_not_continued(tree, tmp_path):
+    out = tmp_path / "run.jsonl"
+    finder = ColourFinder(tree[2], tmp_path / "opened", breaks_at="clip-1")
+    with pytest.raises(RuntimeError, match="the finder broke"):
+        run(tree[1], finder, out, about=ABOUT)
+    with pytest.raises(DataError, match="made by another run: seed differ"):
+        run(tree[1], finder, out, about={**ABOUT, "seed": 1}, resume=True)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_in_the_system_stops_the_run_and_keeps_what_is_done(tree, tmp_path, workers):
+    out = tmp_path / "run.jsonl"
+    finder = ColourFinder(tree[2], tmp_path / "opened", breaks_at="clip-2")
+    with pytest.raises(RuntimeError, match="the finder broke"):
+        run(tree[1], finder, out, about=ABOUT, workers=workers)
+    assert out.with_name("run.jsonl.unfinished").read_text().count("\n") > 2
+    assert not out.exists()
+
+
+class Dies:
+    def __call__(self, clip):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_is_named(tree, tmp_path):
+    with pytest.raises(EgoHieraLocError, match=r"worker at clip clip-. died"):
+        run(tree[1], Dies(), tmp_path / "run.jsonl", about=ABOUT, workers=2)
+
+
+class SaysNothing:
+    def __init__(self, clip):
+        self.queries = clip.queries
+
+    def __enter__(self):
+        return lambda query: no_answer(ABOUT, QueryKey("other", "a", query.key.query_set), "lost")
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_every_query_must_be_answered(tree, tmp_path):
+    with pytest.raises(DataError, match="9 queries were not answered, the first is clip clip-0"):
+        run(tree[1], SaysNothing, tmp_path / "run.jsonl", about=ABOUT)
+
+
+def test_results_say_what_was_run(tmp_path):
+    about = run_info("vq2d", config={"a": 1}, seed=3)
+    assert about["versions"]["numpy"] == np.__version__
+    write_results(tmp_path / "results.json", about, {"success": 1.0})
+    written = json.loads((tmp_path / "results.json").read_text())
+    assert written["results"] == {"success": 1.0}
+    assert (written["seed"], written["config"], written["benchmark"]) == (3, {"a": 1}, "vq2d")
+    assert isinstance(no_answer({"benchmark": "vq3d"}, QueryKey("c", "a", "1"), "why"), PlaceAnswer)
+
+
+def test_two_ways_through_a_clip_become_one_track():
+    def follow(way):
+        boxes = np.stack([[f, 0, f + 1, 1] for f in way.frames]).astype(float)
+        return boxes, way.frames / 100 + (0.5 if way.frames[0] < way.frames[-1] else 0)
+
+    start = Box(0, 0, 1, 1)
+    ways = [TrackingPass(np.array(f), start, 12, start) for f in ([12, 18, 24], [12, 6, 0])]
+    found = answer_by_following(QueryKey("c", "a", "1"), ways, follow)
+    assert found.track.frames.tolist() == [0, 6, 12, 18, 24]
+    assert found.track.boxes_xyxy[:, 0].tolist() == [0, 6, 12, 18, 24]
+    assert found.frame_scores == pytest.approx([0, 0.06, 0.62, 0.68, 0.74])
+    assert found.score == pytest.approx(0.74)
+    with pytest.raises(EgoHieraLocError, match="for 3 frames"):
+        answer_by_following(QueryKey("c", "a", "1"), ways, lambda way: (np.zeros((2, 4)), np.zeros(2)))
+
+
+def test_without_ray_the_extra_is_named(tree, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"egohieraloc\[scale\]"):
+        run(
+            tree[1],
+            ColourFinder(tree[2], tmp_path / "o"),
+            tmp_path / "r.jsonl",
+            about=ABOUT,
+            ray_address="local",
+        )
+
+
+@pytest.mark.slow
+def test_ray_gives_the_same_file_though_a_worker_is_killed(tree, whole, tmp_path):
+    ray = pytest.importorskip("ray")
+    out = tmp_path / "run.jsonl"
+    here = str(Path(fake_ego4d.__file__).parent)
+    ray.init(
+        num_cpus=2,
+        log_to_driver=False,
+        include_dashboard=False,
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join([here, *sys.path])}},
+    )
+    try:
+        run(
+            tree[1],
+            KilledOnce(ColourFinder(tree[2], tmp_path / "opened"), tmp_path / "killed"),
+            out,
+            about=ABOUT,
+            ray_address="auto",
+        )
+    finally:
+        ray.shutdown()
+    assert (tmp_path / "killed").exists()
+    assert out.read_bytes() == whole.read_bytes()
+
+
+class KilledOnce:
+    """The worker that opens the second clip first is killed."""
+
+    def __init__(self, finder, note):
+        self.finder, self.note = finder, note
+
+    def __call__(self, clip):
+        if clip.clip_uid == "clip-1" and not self.note.exists():
+            self.note.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.finder(clip)
