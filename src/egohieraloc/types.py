@@ -109,6 +109,7 @@ class FramePrediction:
     box: Box  # in pixels of the original frame
     mask: Mask | None = None  # (h, w) inside `mask_box`, at the network's own resolution
     mask_box: Box | None = None  # what `mask` covers, in pixels of the original frame
+    mask_prob: NDArray[np.float32] | None = None  # (h, w) like `mask`: the confidence of each of its pixels
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,257 @@
+"""Many views, one point: the Geometric-Semantic Joint Confidence (section 3.6) and weighted rays.
+
+Each view brings a ray and mostly a depth. Its weight is the product of four factors: semantic, depth,
+reprojection and baseline. The paper's form (`literal`) is the weighted mean of the back-projected points. The
+default has the corrections listed in docs/place.md, and solves for the point that fits the weighted rays and
+depths together, each by what it is worth: rays fix the depth when they spread, depths when they do not.
+N is the number of views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from egohieraloc.config import FusionConfig
+from egohieraloc.geometry.camera import Camera, CameraPose
+from egohieraloc.types import Floats, ViewEvidence
+
+MAX_RELATIVE_ERROR = 0.5  # of the distance: a point less certain than this is no answer
+_HUBER = 2.0  # standard deviations up to which a view counts fully in the joint solution
+_ITERATIONS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The thing in one posed frame."""
+
+    frame_index: int
+    camera: Camera
+    pose: CameraPose
+    pixel: Floats  # (2,) its centre
+    pixel_error: float  # standard deviation of the centre
+    diagonal_px: float  # of its box
+    semantic: float  # vartheta^sem, in [0, 1]
+    depth: float | None = None  # D_bar, along z, in the unit of the poses
+    depth_error: float = 0.0  # standard deviation of `depth`
+    depth_variance: float = 0.0  # sigma_d^2 within the mask; divided by D_bar^2 unless literal
+
+    @property
+    def ray_world(self) -> Floats:
+        """Unit direction of the centre (3,), r_i."""
+        return self.pose.rays_world(self.camera.rays(self.pixel)[0])
+
+    @property
+    def point_world(self) -> Floats | None:
+        """The back-projected centre (3,): X_w = cam_from_world^-1 [D_bar K^-1 (u, v, 1)]."""
+        if self.depth is None:
+            return None
+        return self.pose.to_world(self.camera.back_project(self.pixel, self.depth)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class FusedPoint:
+    """The answer of all views, its covariance and what each view brought."""
+
+    point_world: Floats  # (3,)
+    covariance: Floats  # (3, 3)
+    views: tuple[ViewEvidence, ...]
+
+
+def fuse(views: Sequence[View], config: FusionConfig | None = None) -> FusedPoint | None:
+    """The point the views agree on; None when they cannot fix one (no depth and no spread of rays)."""
+    config = config or FusionConfig()
+    if config.literal or not config.triangulate:
+        views = [view for view in views if view.depth is not None]
+    if not views:
+        return None
+    points = [point for view in views if (point := view.point_world) is not None]
+    consensus = _consensus(views, points, config)
+    if consensus is None:
+        return None
+    factors = _factors(views, consensus, config)
+    weights = np.maximum(factors.prod(1), config.min_weight)
+    all_bad = bool((weights <= config.min_weight).all())
+    if config.literal or not config.triangulate or (all_bad and points):
+        with_point = np.array([view.depth is not None for view in views])
+        solved = _mean_with_scatter(np.array(points), weights[with_point], views)
+    else:
+        solved = _joint_solution(views, weights / weights.max(), consensus)
+    if solved is None:
+        return None
+    point, covariance = solved
+    evidence = tuple(
+        ViewEvidence(view.frame_index, _evidence_point(view, point), *map(float, row), weight=float(weight))
+        for view, row, weight in zip(views, factors, weights, strict=True)
+    )
+    return FusedPoint(point, covariance, evidence)
+
+
+def depth_factor(variances: Floats, reference: float | None = None) -> Floats:
+    """exp(-sigma_d^2 / sigma_0^2) for (N,) variances; without a reference their median stands for it."""
+    reference = float(np.median(variances)) if reference is None else reference
+    ratio = np.divide(variances, reference, out=np.where(variances > 0, np.inf, 0.0), where=reference > 0)
+    return np.exp(-ratio)
+
+
+def reprojection_factor(error_px: Floats, tolerance_px: Floats) -> Floats:
+    """exp(-|uv - uv_hat| / epsilon_r) for (N,) errors; 0 where the consensus has no image (NaN)."""
+    return np.exp(-np.where(np.isnan(error_px), np.inf, error_px) / tolerance_px)
+
+
+def baseline_factor(rays_world: Floats, *, literal: bool, floor: float) -> Floats:
+    """How far each ray (N, 3) leaves the mean direction, clamped from below.
+
+    Literal: sin of the angle to the mean, which is not a unit vector, so that no ray reaches 0 and a wrong
+    ray gets the most. Default: to the unit mean, relative to the median ray and never above it.
+    """
+    mean = rays_world.mean(0)
+    if literal:
+        return np.maximum(np.sqrt(np.clip(1 - (rays_world @ mean) ** 2, 0, None)), floor)
+    mean = mean / max(float(np.linalg.norm(mean)), 1e-12)
+    sine = np.linalg.norm(np.cross(rays_world, mean), axis=1)
+    median = float(np.median(sine))
+    if median <= 1e-9:
+        return np.ones(len(sine))
+    return np.clip(sine / median, floor, 1.0)
+
+
+def geometric_median(points: Floats, weights: Floats | None = None) -> Floats:
+    """The point (3,) with the least sum of distances to points (N, 3): half of them may be wrong."""
+    share = np.ones(len(points)) if weights is None else weights
+    guess = np.median(points, axis=0)
+    tiny = 1e-9 * (1 + float(np.abs(points).max()))
+    for _ in range(200):
+        pull = share / np.maximum(np.linalg.norm(points - guess, axis=1), tiny)
+        nearer = pull @ points / pull.sum()
+        if np.linalg.norm(nearer - guess) < tiny:
+            break
+        guess = nearer
+    return guess
+
+
+def triangulate(origins: Floats, rays: Floats, weights: Floats) -> Floats | None:
+    """The point (3,) nearest to weighted rays (N, 3) from origins (N, 3); None when they are parallel."""
+    across = weights[:, None, None] * (np.eye(3) - rays[:, :, None] * rays[:, None, :])
+    normal = across.sum(0)
+    values = np.linalg.eigvalsh(normal)
+    if values[0] <= 1e-10 * max(values[2], 1e-300):
+        return None
+    return np.linalg.solve(normal, (across @ origins[:, :, None]).sum(0)[:, 0])
+
+
+def _consensus(views: Sequence[View], points: Sequence[Floats], config: FusionConfig) -> Floats | None:
+    """p_bar, what the views say before they are weighed: the mean (literal), else a robust point."""
+    if points:
+        return np.mean(points, axis=0) if config.literal else geometric_median(np.array(points))
+    return _ray_consensus(views, config)
+
+
+def _ray_consensus(views: Sequence[View], config: FusionConfig) -> Floats | None:
+    """The crossing of two rays that most other views agree with (at most 200 pairs are tried)."""
+    origins = np.array([view.pose.center_world for view in views])
+    rays = np.array([view.ray_world for view in views])
+    first, second = np.triu_indices(len(views), 1)
+    step = max(1, len(first) // 200)
+    best, best_score = None, 0.0
+    for pair in np.column_stack([first, second])[::step]:
+        point = triangulate(origins[pair], rays[pair], np.ones(2))
+        if point is None or ((point - origins[pair]) * rays[pair]).sum(1).min() <= 0:
+            continue
+        score = float(reprojection_factor(*_reprojection(views, point, config)).sum())
+        # Of equal agreement the wider crossing: it fixes the depth best.
+        score *= 1 + 0.1 * float(np.linalg.norm(np.cross(*rays[pair])))
+        if score > best_score:
+            best, best_score = point, score
+    return best
+
+
+def _factors(views: Sequence[View], consensus: Floats, config: FusionConfig) -> Floats:
+    """Semantic, depth, reprojection and baseline (N, 4); a factor that is switched off is 1."""
+    factors = np.ones((len(views), 4))
+    factors[:, 0] = [view.semantic for view in views]
+    with_depth = np.array([view.depth is not None for view in views])
+    if config.depth and with_depth.any():
+        variances = np.array([view.depth_variance for view in views])[with_depth]
+        factors[with_depth, 1] = depth_factor(variances, config.depth_variance)
+    if config.reprojection:
+        factors[:, 2] = reprojection_factor(*_reprojection(views, consensus, config))
+    if config.baseline:
+        rays = np.array([view.ray_world for view in views])
+        factors[:, 3] = baseline_factor(rays, literal=config.literal, floor=config.min_baseline)
+    return factors
+
+
+def _reprojection(views: Sequence[View], point: Floats, config: FusionConfig) -> tuple[Floats, Floats]:
+    """How far the point falls from each view's centre, and how far it may (N,), in pixels."""
+    image = np.array([view.camera.project(view.pose.to_cam(point))[0] for view in views])
+    error = np.linalg.norm(image - np.array([view.pixel for view in views]), axis=1)
+    diagonal = np.array([view.diagonal_px for view in views])
+    return error, np.maximum(config.reprojection_px, config.reprojection_share * diagonal)
+
+
+def _mean_with_scatter(points: Floats, weights: Floats, views: Sequence[View]) -> tuple[Floats, Floats]:
+    """The weighted mean and its covariance: scatter over the effective number of views.
+
+    The sum of weights is the denominator as in the main text; the appendix adds an epsilon to it, which
+    pulls the point towards the world's origin.
+    """
+    share = weights / weights.sum()
+    mean = share @ points
+    # One view has no scatter: its own depth error, in all directions, is the least there is.
+    own = float(np.mean([view.depth_error for view in views])) ** 2
+    scatter = (points - mean).T @ ((points - mean) * share[:, None])
+    return mean, (scatter + own * np.eye(3)) * float((share**2).sum())
+
+
+def _joint_solution(views: Sequence[View], weights: Floats, start: Floats) -> tuple[Floats, Floats] | None:
+    """Weighted least squares over rays and depths, with views that disagree counted less (Huber).
+
+    A view fixes the point across its ray within the error of its centre and along the ray within the error
+    of its depth. Depth errors of one track are one error (the same surface, the same fit), so that N depths
+    count as one; the centres are taken as independent.
+    """
+    rays = np.array([view.ray_world for view in views])
+    origins = np.array([view.pose.center_world for view in views])
+    axes = np.array([view.pose.rotation[2] for view in views])
+    focal = np.array([sum(view.camera.focal) / 2 for view in views])
+    angle = np.array([view.pixel_error for view in views]) / focal
+    has_depth = np.array([view.depth is not None for view in views])
+    depth = np.array([view.depth or 0.0 for view in views])
+    along = depth / (rays * axes).sum(1)  # depth is along z, the ray is not
+    along_error = np.array([max(view.depth_error, 1e-9) for view in views])
+    along_info = np.where(has_depth, 1 / along_error**2, 0) / max(1, has_depth.sum())
+    outer = rays[:, :, None] * rays[:, None, :]
+    point, trust = start, np.ones(len(views))
+    for _ in range(_ITERATIONS):
+        offset = point - origins
+        distance = np.maximum((offset * rays).sum(1), 1e-9)
+        across_info = 1 / (angle * distance) ** 2
+        information = across_info[:, None, None] * (np.eye(3) - outer) + along_info[:, None, None] * outer
+        target = origins + rays * np.where(has_depth, along, distance)[:, None]
+        residual = point - target
+        chi2 = np.einsum("ni,nij,nj->n", residual, information, residual)
+        trust = np.minimum(1.0, _HUBER / np.sqrt(np.maximum(chi2, 1e-300)))
+        weighted = (weights * trust)[:, None, None] * information
+        normal = weighted.sum(0)
+        if np.linalg.eigvalsh(normal)[0] * float(np.median(distance)) ** 2 < 1 / MAX_RELATIVE_ERROR**2:
+            return None
+        moved = np.linalg.solve(normal, (weighted @ target[:, :, None]).sum(0)[:, 0])
+        done = np.linalg.norm(moved - point) <= 1e-9 * (1 + np.linalg.norm(point))
+        point = moved
+        if done:
+            break
+    if ((point - origins) * rays).sum(1).max() <= 0:
+        return None
+    inflation = max(1.0, float((weights * trust * chi2).sum() / max(weights.sum(), 1e-12)) / 3)
+    return point, np.linalg.inv(normal) * inflation
+
+
+def _evidence_point(view: View, answer: Floats) -> Floats:
+    """What the view alone says: its back-projected point, or the point of its ray nearest to the answer."""
+    if (point := view.point_world) is not None:
+        return point
+    ray, origin = view.ray_world, view.pose.center_world
+    return origin + ray * float((answer - origin) @ ray)
