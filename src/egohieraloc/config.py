@@ -32,6 +32,7 @@ class SfmConfig:
 
     camera_model: CameraModel = "SIMPLE_RADIAL"  # paper: SIMPLE_RADIAL_FISHEYE, for wide lenses
     focal_factor: float = 0.9  # first guess of the focal length, in picture widths, where none is known
+    calibration_frames: int = 25  # sharp neighbouring frames that give a better one (paper: at most 25)
     mapper: Literal["incremental", "global"] = "incremental"
     max_image_side: int = 1024  # features are found in pictures no larger than this
     max_features: int = 2048  # SIFT features a frame

@@ -101,9 +101,13 @@ class Camera:
         return np.column_stack([plane * scale[:, None], depth])
 
     def back_project(self, pixels: ArrayLike, depth: ArrayLike) -> Floats:
-        """The points (N, 3) in the camera that lie at these pixels and at this depth along z (N,)."""
+        """The points (N, 3) in the camera at these pixels and at this depth along z (N,).
+
+        NaN where a fisheye looks sideways or backwards: depth along z says nothing there.
+        """
         rays = self.rays(pixels)
-        return rays * (np.asarray(depth, np.float64).reshape(-1, 1) / rays[:, 2:])
+        forward = np.where(rays[:, 2:] > 1e-6, rays[:, 2:], np.nan)
+        return rays * (np.asarray(depth, np.float64).reshape(-1, 1) / forward)
 
     @property
     def _distortion(self) -> tuple[float, ...]:
@@ -118,7 +122,7 @@ class Camera:
         """Where the distorted radius stops growing: beyond it two rays share one pixel."""
         limit = _MAX_FISHEYE_ANGLE if self.is_fisheye else _MAX_PERSPECTIVE_RADIUS
         # d/dr of r (1 + k1 r^2 + k2 r^4), as a polynomial in r^2
-        slope = [(2 * i + 1) * k for i, k in enumerate(self._distortion, 1)][::-1] + [1.0]
+        slope = [*[(2 * i + 1) * k for i, k in enumerate(self._distortion, 1)][::-1], 1.0]
         roots = np.roots(slope) if len(slope) > 1 else np.empty(0)
         turning = [math.sqrt(r.real) for r in roots if abs(r.imag) < 1e-12 and r.real > 0]
         return min([limit, *turning])

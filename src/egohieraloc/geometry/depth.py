@@ -33,7 +33,7 @@ class DepthUnit(Enum):
 
 @dataclass(frozen=True, eq=False)
 class DepthMap:
-    """One number for every cell of a grid that covers the whole frame. Not finite or not positive: unknown."""
+    """One number for every cell of a grid over the whole frame. Not finite or not positive: unknown."""
 
     values: NDArray[np.float32]  # (h, w)
     unit: DepthUnit
@@ -55,8 +55,8 @@ class DepthMap:
         """Depth along z under pixels (N, 2); NaN where it is unknown. Refused for relative maps."""
         if self.unit is DepthUnit.RELATIVE:
             raise GeometryError(
-                "Relative depth has no scale and cannot be back-projected. Fit it to the reconstruction first "
-                "(geometry.depth.fit_to_points), or give depth in metres."
+                "Relative depth has no scale and cannot be back-projected. Fit it to the reconstruction "
+                "first (geometry.depth.fit_to_points), or give depth in metres."
             )
         values = self.at(pixels, width, height)
         return np.where(np.isfinite(values) & (values > 0), values, np.nan)
@@ -162,7 +162,7 @@ def scale_by_depth(reconstruction: Reconstruction, metric: Mapping[int, DepthMap
     ratio = np.concatenate(ratios)
     if len(ratio) < MIN_SCALE_POINTS:
         raise GeometryError(
-            f"Metric scale from depth needs {MIN_SCALE_POINTS} points of the reconstruction that lie in frames "
+            f"Metric scale from depth needs {MIN_SCALE_POINTS} points of the reconstruction in frames "
             f"with metric depth, got {len(ratio)}."
         )
     return scaled(reconstruction, float(np.median(ratio)))

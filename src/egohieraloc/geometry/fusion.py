@@ -74,6 +74,7 @@ def fuse(views: Sequence[View], config: FusionConfig | None = None) -> FusedPoin
     factors = _factors(views, consensus, config)
     weights = np.maximum(factors.prod(1), config.min_weight)
     all_bad = bool((weights <= config.min_weight).all())
+    solved: tuple[Floats, Floats] | None
     if config.literal or not config.triangulate or (all_bad and points):
         with_point = np.array([view.depth is not None for view in views])
         solved = _mean_with_scatter(np.array(points), weights[with_point], views)
@@ -83,8 +84,8 @@ def fuse(views: Sequence[View], config: FusionConfig | None = None) -> FusedPoin
         return None
     point, covariance = solved
     evidence = tuple(
-        ViewEvidence(view.frame_index, _evidence_point(view, point), *map(float, row), weight=float(weight))
-        for view, row, weight in zip(views, factors, weights, strict=True)
+        ViewEvidence(view.frame_index, _evidence_point(view, point), *row)
+        for view, row in zip(views, np.column_stack([factors, weights]).tolist(), strict=True)
     )
     return FusedPoint(point, covariance, evidence)
 

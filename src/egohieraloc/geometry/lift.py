@@ -191,12 +191,12 @@ def _nearness(prediction: FramePrediction, pixels: Floats, margin: float) -> Flo
     box = prediction.box
     half = np.maximum([box.width, box.height], 1e-9) * (0.5 + margin)
     offset = (pixels - box.center) / half
-    inside = (np.abs(offset) <= 1).all(1)
+    inside = np.asarray((np.abs(offset) <= 1).all(1))
     if prediction.mask is not None and prediction.mask.any():
         covered = prediction.mask_box or box
         size = prediction.mask.shape[1], prediction.mask.shape[0]
         cell = np.floor((pixels - (covered.x1, covered.y1)) / (covered.width, covered.height) * size)
-        within = ((cell >= 0) & (cell < size)).all(1)
+        within = np.asarray(((cell >= 0) & (cell < size)).all(1))
         x, y = np.where(within[:, None], cell, 0).astype(int).T
         inside &= within & prediction.mask[y, x]
     return np.where(inside, np.exp(-2 * (offset**2).sum(1)), 0.0)

@@ -50,7 +50,8 @@ def place(
     views = _views(last_appearance(predictions), reconstruction, depth or {}, config)
     if not views:
         return NotLocalized(
-            f"no frame that shows the thing, nor one within {config.max_pose_gap_s:g} s of it, has a camera pose",
+            f"no frame that shows the thing, nor one within {config.max_pose_gap_s:g} s of it, "
+            "has a camera pose",
             **counts,
         )
     fused = fuse(views, config.fusion)

@@ -35,7 +35,7 @@ class PosedFrame:
 
 @dataclass(frozen=True, eq=False)
 class SparsePoints:
-    """Points of the map and where they were seen. Row o: point `point[o]` at `pixel[o]` in frame `frame[o]`."""
+    """Points of the map and where they were seen. Row o: `point[o]` at `pixel[o]` in `frame[o]`."""
 
     xyz_world: Floats = field(default_factory=lambda: np.empty((0, 3)))  # (P, 3)
     frame: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # (O,) file frame number
@@ -49,7 +49,7 @@ class SparsePoints:
                 f"Observations must be (O,), (O,) and (O, 2) and points (P, 3), got {self.frame.shape}, "
                 f"{self.point.shape}, {self.pixel.shape} and {self.xyz_world.shape}."
             )
-        if count and not (0 <= self.point.min() and self.point.max() < len(self.xyz_world)):
+        if count and not (self.point.min() >= 0 and self.point.max() < len(self.xyz_world)):
             raise GeometryError(f"An observation names a point outside 0..{len(self.xyz_world) - 1}.")
 
 

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+
+from egohieraloc.config import DepthConfig
+from egohieraloc.errors import GeometryError
+from egohieraloc.geometry.camera import Camera, CameraPose
+from egohieraloc.geometry.depth import DepthMap, DepthUnit, fit_affine_disparity, fit_to_points, scale_by_depth
+from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
+
+CAMERA = Camera("PINHOLE", 40, 30, (30.0, 30.0, 20.0, 15.0))
+POSE = CameraPose(np.eye(3, 4))
+
+
+def wall_world(points_in_second: int = 0) -> tuple[Reconstruction, np.ndarray]:
+    """A slanted wall seen by three still cameras; depth of every pixel of the picture (30, 40)."""
+    x, y = np.meshgrid(np.arange(40) + 0.5, np.arange(30) + 0.5)
+    depth = 2 + x / 20
+    pixels = np.column_stack([x.ravel(), y.ravel()])[::13]
+    points = CAMERA.back_project(pixels, depth.ravel()[::13])
+    frames = (PosedFrame(0, 0.0, POSE), PosedFrame(1, 0.5, POSE), PosedFrame(2, 5.0, POSE), PosedFrame(3, 0.1, None))
+    rows = np.arange(len(points))
+    seen = np.concatenate([rows, rows[:points_in_second]])
+    frame = np.repeat([0, 1], [len(rows), points_in_second])
+    return Reconstruction(CAMERA, frames, "sfm", SparsePoints(points, frame, seen, pixels[seen])), depth
+
+
+def test_affine_disparity_from_30_points_with_40_percent_outliers():
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        values = generator.uniform(0.1, 5, 30)
+        depth = 1 / (0.35 * values + 0.08)
+        depth[generator.choice(30, 12, replace=False)] *= generator.uniform(1.5, 4, 12) ** generator.choice([-1, 1], 12)
+        fit = fit_affine_disparity(values, depth)
+        assert fit is not None
+        assert (fit.scale, fit.shift) == (pytest.approx(0.35, abs=1e-9), pytest.approx(0.08, abs=1e-9))
+        assert fit.inlier_share >= 0.6
+        np.testing.assert_allclose(fit.depth([1.0]), 1 / 0.43)
+
+
+def test_fit_survives_noise_and_many_points():
+    generator = np.random.default_rng(0)
+    values = generator.uniform(0.1, 5, 500)
+    depth = 1 / (0.35 * values + 0.08) * generator.normal(1, 0.01, 500)
+    fit = fit_affine_disparity(values, depth)
+    assert fit is not None
+    assert fit.scale == pytest.approx(0.35, rel=0.01)
+    assert fit.inlier_share > 0.99
+
+
+def test_no_fit_is_none_not_a_guess():
+    generator = np.random.default_rng(0)
+    values = generator.uniform(0.1, 5, 40)
+    assert fit_affine_disparity(values[:19], 1 / values[:19]) is None  # too few
+    assert fit_affine_disparity(values, values) is None  # depth, not inverse depth
+    assert fit_affine_disparity(np.ones(40), values) is None  # a flat map
+    assert fit_affine_disparity(values, generator.uniform(0.1, 100, 40)) is None  # nothing in common
+    assert fit_affine_disparity(values, -values) is None  # behind the camera
+    assert fit_affine_disparity(values, 1 / values, DepthConfig(min_points=41)) is None
+
+
+def test_inverse_depth_below_zero_is_unknown():
+    fit = fit_affine_disparity(np.arange(30.0), 1 / (0.1 * np.arange(30.0) + 0.5))
+    assert fit is not None
+    assert np.isnan(fit.depth([-6.0])).all()
+
+
+def test_relative_maps_get_the_scale_of_the_map():
+    world, depth = wall_world()
+    relative = DepthMap(((1 / depth - 0.05) / 0.2).astype(np.float32), DepthUnit.RELATIVE)
+    fitted = fit_to_points({0: relative, 1: relative, 2: relative, 3: relative, 99: relative}, world)
+    assert fitted[0].unit is DepthUnit.SFM
+    np.testing.assert_allclose(fitted[0].values, depth, rtol=1e-4)
+    np.testing.assert_allclose(fitted[1].values, depth, rtol=1e-4)  # no points: its neighbour's fit
+    assert set(fitted) == {0, 1, 3}  # 2 is too far in time, 99 is not a frame of the video
+    metric = Reconstruction(world.camera, world.frames, "m", world.points)
+    assert fit_to_points({0: relative}, metric)[0].unit is DepthUnit.METRIC
+
+
+def test_maps_with_a_unit_pass_and_nothing_fits_nothing():
+    world, depth = wall_world()
+    metric = DepthMap(depth.astype(np.float32), DepthUnit.METRIC)
+    assert fit_to_points({0: metric}, world)[0] is metric
+    flat = DepthMap(np.ones((3, 4), np.float32), DepthUnit.RELATIVE)
+    assert fit_to_points({0: flat}, world) == {}
+
+
+def test_relative_depth_cannot_be_back_projected():
+    relative = DepthMap(np.ones((3, 4), np.float32), DepthUnit.RELATIVE)
+    with pytest.raises(GeometryError, match="Relative depth has no scale"):
+        relative.depth_at([[1, 1]], 4, 3)
+    with pytest.raises(GeometryError, match="shape"):
+        DepthMap(np.ones(3, np.float32), DepthUnit.SFM)
+
+
+def test_a_map_is_read_under_the_pixel_at_any_resolution():
+    depth = DepthMap(np.array([[1, 2], [3, 0], [np.inf, 4]], np.float32), DepthUnit.METRIC)
+    pixels = [[0.5, 0.5], [99.5, 0.5], [0.5, 100.0], [60, 90], [60, 50], [1, 140], [-1, 5], [5, 150.0]]
+    np.testing.assert_array_equal(
+        depth.depth_at(pixels, 100, 150), [1, 2, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan]
+    )
+    np.testing.assert_array_equal(depth.depth_at([[10, 60], [70, 140]], 100, 150), [3, 4])
+
+
+def test_metric_depth_makes_the_path_metric():
+    world, depth = wall_world()
+    maps = {0: DepthMap((2.5 * depth).astype(np.float32), DepthUnit.METRIC)}
+    scaled = scale_by_depth(world, maps)
+    assert scaled.unit == "m"
+    np.testing.assert_allclose(scaled.points.xyz_world, 2.5 * world.points.xyz_world, rtol=1e-5)
+    with pytest.raises(GeometryError, match="needs 20 points"):
+        scale_by_depth(world, {1: maps[0]})
+    with pytest.raises(GeometryError, match="needs 20 points"):
+        scale_by_depth(world, {0: DepthMap(maps[0].values, DepthUnit.RELATIVE)})
