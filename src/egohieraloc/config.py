@@ -32,7 +32,7 @@ class SfmConfig:
 
     camera_model: CameraModel = "SIMPLE_RADIAL"  # paper: SIMPLE_RADIAL_FISHEYE, for wide lenses
     focal_factor: float = 0.9  # first guess of the focal length, in picture widths, where none is known
-    calibration_frames: int = 25  # sharp neighbouring frames that give a better one (paper: at most 25)
+    calibration_frames: int = 0  # sharp neighbouring frames that give a better one (paper: at most 25)
     mapper: Literal["incremental", "global"] = "incremental"
     max_image_side: int = 1024  # features are found in pictures no larger than this
     max_features: int = 2048  # SIFT features a frame
@@ -77,6 +77,8 @@ class FusionConfig:
     min_weight: float = 1e-6  # epsilon_w
     center_error_share: float = 0.08  # error of a box centre, as a share of the box diagonal
     depth_error_share: float = 0.05  # error of a depth beyond its spread in the mask, as a share of it
+    thickness_share: float = 0.2  # how far the centre lies behind the visible side, in sizes of the thing
+    thickness_error_share: float = 0.3  # (a flat thing 0, a ball 1/3, a cube 1/2)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,9 @@ from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
 
 CAMERA = Camera("PINHOLE", 640, 480, (500.0, 500.0, 320.0, 240.0))
-TRUTH = Sim3(2.5, Rotation.from_euler("xyz", [20, -70, 110], degrees=True).as_matrix(), np.array([1.0, -4, 7]))
+TRUTH = Sim3(
+    2.5, Rotation.from_euler("xyz", [20, -70, 110], degrees=True).as_matrix(), np.array([1.0, -4, 7])
+)
 
 
 def random_walk(count: int = 12) -> Reconstruction:

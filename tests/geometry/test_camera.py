@@ -107,7 +107,9 @@ def test_pose_moves_points_both_ways_and_knows_its_centre():
     assert pose.to_cam([0.0, 0.0, 0.0]) == pytest.approx([1.0, -2.0, 0.5])  # cam_from_world, not its inverse
 
 
-@pytest.mark.parametrize("matrix", [np.eye(4), np.full((3, 4), np.nan), np.diag([1.0, 1, -1, 0])[:3], 2 * np.eye(3, 4)])
+@pytest.mark.parametrize(
+    "matrix", [np.eye(4), np.full((3, 4), np.nan), np.diag([1.0, 1, -1, 0])[:3], 2 * np.eye(3, 4)]
+)
 def test_bad_poses_are_refused(matrix):
     with pytest.raises(GeometryError):
         CameraPose(matrix)

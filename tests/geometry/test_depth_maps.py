@@ -4,7 +4,13 @@ import pytest
 from egohieraloc.config import DepthConfig
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.depth import DepthMap, DepthUnit, fit_affine_disparity, fit_to_points, scale_by_depth
+from egohieraloc.geometry.depth import (
+    DepthMap,
+    DepthUnit,
+    fit_affine_disparity,
+    fit_to_points,
+    scale_by_depth,
+)
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
 
 CAMERA = Camera("PINHOLE", 40, 30, (30.0, 30.0, 20.0, 15.0))
@@ -17,7 +23,12 @@ def wall_world(points_in_second: int = 0) -> tuple[Reconstruction, np.ndarray]:
     depth = 2 + x / 20
     pixels = np.column_stack([x.ravel(), y.ravel()])[::13]
     points = CAMERA.back_project(pixels, depth.ravel()[::13])
-    frames = (PosedFrame(0, 0.0, POSE), PosedFrame(1, 0.5, POSE), PosedFrame(2, 5.0, POSE), PosedFrame(3, 0.1, None))
+    frames = (
+        PosedFrame(0, 0.0, POSE),
+        PosedFrame(1, 0.5, POSE),
+        PosedFrame(2, 5.0, POSE),
+        PosedFrame(3, 0.1, None),
+    )
     rows = np.arange(len(points))
     seen = np.concatenate([rows, rows[:points_in_second]])
     frame = np.repeat([0, 1], [len(rows), points_in_second])
@@ -29,7 +40,9 @@ def test_affine_disparity_from_30_points_with_40_percent_outliers():
         generator = np.random.default_rng(seed)
         values = generator.uniform(0.1, 5, 30)
         depth = 1 / (0.35 * values + 0.08)
-        depth[generator.choice(30, 12, replace=False)] *= generator.uniform(1.5, 4, 12) ** generator.choice([-1, 1], 12)
+        depth[generator.choice(30, 12, replace=False)] *= generator.uniform(1.5, 4, 12) ** generator.choice(
+            [-1, 1], 12
+        )
         fit = fit_affine_disparity(values, depth)
         assert fit is not None
         assert (fit.scale, fit.shift) == (pytest.approx(0.35, abs=1e-9), pytest.approx(0.08, abs=1e-9))

@@ -36,7 +36,9 @@ def look_at(center: np.ndarray, target: np.ndarray) -> CameraPose:
     return CameraPose.from_rotation(rotation, -rotation @ center)
 
 
-def make_views(count: int = 8, spread_deg: float = 40.0, camera: Camera = CAMERA, **values: float) -> list[View]:
+def make_views(
+    count: int = 8, spread_deg: float = 40.0, camera: Camera = CAMERA, **values: float
+) -> list[View]:
     """Cameras on an arc around the thing, which they see exactly and off the centre of the picture."""
     views = []
     for i, angle in enumerate(np.radians(np.linspace(-spread_deg / 2, spread_deg / 2, count))):
@@ -45,9 +47,7 @@ def make_views(count: int = 8, spread_deg: float = 40.0, camera: Camera = CAMERA
         in_camera = pose.to_cam(THING)
         fields = {"pixel_error": 4.0, "diagonal_px": 60.0, "semantic": 0.9, "depth_error": 0.1}
         fields |= {"depth_variance": 0.01} | values
-        views.append(
-            View(i, camera, pose, camera.project(in_camera)[0], depth=float(in_camera[2]), **fields)
-        )
+        views.append(View(i, camera, pose, camera.project(in_camera)[0], depth=float(in_camera[2]), **fields))
     return views
 
 
@@ -96,7 +96,11 @@ def test_weighted_ray_triangulation():
     wrong = rays.copy()
     wrong[0] = rays[0] @ Rotation.from_euler("y", 5, degrees=True).as_matrix()
     trusted = triangulate(origins, wrong, np.array([1e-6, 1, 1, 1, 1]))
-    assert np.linalg.norm(trusted - THING) < 1e-4 < np.linalg.norm(triangulate(origins, wrong, np.ones(5)) - THING)
+    assert (
+        np.linalg.norm(trusted - THING)
+        < 1e-4
+        < np.linalg.norm(triangulate(origins, wrong, np.ones(5)) - THING)
+    )
     assert triangulate(origins, np.tile(rays[:1], (5, 1)), np.ones(5)) is None
 
 
@@ -174,13 +178,16 @@ def test_a_factor_switched_off_is_one(name):
     assert min(getattr(view, name) for view in on.views) < 1
     assert all(getattr(view, name) == 1 for view in off.views)
     assert all(
-        view.weight == pytest.approx(max(view.semantic * view.depth * view.reprojection * view.baseline, 1e-6))
+        view.weight
+        == pytest.approx(max(view.semantic * view.depth * view.reprojection * view.baseline, 1e-6))
         for view in on.views
     )
 
 
 def test_baseline_literal_rewards_the_wrong_ray_and_the_default_does_not():
-    good = np.array([Rotation.from_euler("y", a, degrees=True).apply([0, 0, 1]) for a in np.linspace(-4, 4, 9)])
+    good = np.array(
+        [Rotation.from_euler("y", a, degrees=True).apply([0, 0, 1]) for a in np.linspace(-4, 4, 9)]
+    )
     wrong = Rotation.from_euler("x", 25, degrees=True).apply([0, 0, 1])
     rays = np.vstack([good, wrong])
     literal = baseline_factor(rays, literal=True, floor=0.01)

@@ -18,7 +18,12 @@ from egohieraloc.geometry.reconstruction import (
 POSE = CameraPose(np.column_stack([np.eye(3), [1.0, 2, 3]]))
 WALK = Reconstruction(
     Camera("RADIAL_FISHEYE", 640, 480, (250.0, 320.0, 240.0, 0.01, -0.002)),
-    (PosedFrame(0, 0.0, POSE), PosedFrame(6, 0.2, None), PosedFrame(12, 0.4, POSE), PosedFrame(18, 0.6, POSE)),
+    (
+        PosedFrame(0, 0.0, POSE),
+        PosedFrame(6, 0.2, None),
+        PosedFrame(12, 0.4, POSE),
+        PosedFrame(18, 0.6, POSE),
+    ),
     "m",
     SparsePoints(
         np.arange(9.0).reshape(3, 3),

@@ -129,6 +129,8 @@ class Camera:
 
     def _undistort(self, distorted: Floats) -> Floats:
         """Invert `_distort` on its rising part by bisection, which cannot leave the interval."""
+        if not self._distortion:
+            return distorted
         low, high = np.zeros_like(distorted), np.full_like(distorted, self._max_radius)
         reachable = distorted <= self._distort(high)
         for _ in range(60):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -38,12 +39,12 @@ class View:
     depth_error: float = 0.0  # standard deviation of `depth`
     depth_variance: float = 0.0  # sigma_d^2 within the mask; divided by D_bar^2 unless literal
 
-    @property
+    @cached_property
     def ray_world(self) -> Floats:
         """Unit direction of the centre (3,), r_i."""
         return self.pose.rays_world(self.camera.rays(self.pixel)[0])
 
-    @property
+    @cached_property
     def point_world(self) -> Floats | None:
         """The back-projected centre (3,): X_w = cam_from_world^-1 [D_bar K^-1 (u, v, 1)]."""
         if self.depth is None:
@@ -145,9 +146,13 @@ def triangulate(origins: Floats, rays: Floats, weights: Floats) -> Floats | None
 
 def _consensus(views: Sequence[View], points: Sequence[Floats], config: FusionConfig) -> Floats | None:
     """p_bar, what the views say before they are weighed: the mean (literal), else a robust point."""
-    if points:
-        return np.mean(points, axis=0) if config.literal else geometric_median(np.array(points))
-    return _ray_consensus(views, config)
+    if config.literal:
+        return np.mean(points, axis=0)
+    start = geometric_median(np.array(points)) if points else _ray_consensus(views, config)
+    if start is None or not config.triangulate:
+        return start
+    solved = _joint_solution(views, np.ones(len(views)), start)
+    return start if solved is None else solved[0]
 
 
 def _ray_consensus(views: Sequence[View], config: FusionConfig) -> Floats | None:

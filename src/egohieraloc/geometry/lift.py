@@ -84,10 +84,13 @@ def lift(
     fusion = config.fusion
     region = region_of(prediction, camera, literal=fusion.literal)
     depth = spread = None
+    thickness = fusion.thickness_share
     if depth_map is not None:
         values = depth_map.depth_at(region.pixels, camera.width, camera.height)
         depth, spread = _summary(values, region.probability, literal=fusion.literal)
     if depth is None and points is not None and len(points.weight) >= config.min_region_points:
+        # In a box without mask there are points behind the thing too: they stand for its far side.
+        thickness *= prediction.mask is not None
         values = pose.to_cam(points.xyz_world)[:, 2]
         values = np.where(values > 0, values, np.nan)
         depth, spread = _summary(values, points.weight, literal=fusion.literal)
@@ -104,11 +107,16 @@ def lift(
     )
     if depth is None or spread is None:
         return view
+    if fusion.literal:
+        return replace(view, depth=depth, depth_error=spread, depth_variance=spread**2)
+    # A map tells the depth of the side one sees; the centre lies behind it by a part of the thing's size.
+    size = float(np.sqrt(box.width * box.height)) * depth / camera.focal[0]
+    errors = (spread / 2, fusion.depth_error_share * depth, fusion.thickness_error_share * size)
     return replace(
         view,
-        depth=depth,
-        depth_error=float(np.hypot(spread / 2, fusion.depth_error_share * depth)),
-        depth_variance=spread**2 if fusion.literal else (spread / depth) ** 2,
+        depth=depth + thickness * size,
+        depth_error=float(np.linalg.norm(errors)),
+        depth_variance=(spread / depth) ** 2,
     )
 
 

@@ -84,7 +84,7 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
     config = job.config
     count = len(job.frame_index)
     _extract(folder, job)
-    if job.focal_px is None:
+    if job.focal_px is None and config.calibration_frames:
         _calibrate(folder, job)
     mapped = sharpest_per_window(job.sharpness, config.max_map_frames)
     _match(folder, job, _map_pairs(folder, job, mapped), "matching")
