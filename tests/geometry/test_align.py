@@ -100,7 +100,7 @@ def test_too_few_or_useless_references_say_so():
     with pytest.raises(GeometryError, match="0 of 6 known positions agree"):
         align(line, line, max_error=1)
     noise = np.random.default_rng(0).normal(size=(8, 3))
-    with pytest.raises(GeometryError, match="of 8 known positions agree within 0.001"):
+    with pytest.raises(GeometryError, match=r"of 8 known positions agree within 0\.001"):
         align(noise, noise[::-1] ** 2, max_error=1e-3)
 
 

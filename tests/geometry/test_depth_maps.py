@@ -4,14 +4,9 @@ import pytest
 from egohieraloc.config import DepthConfig
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.depth import (
-    DepthMap,
-    DepthUnit,
-    fit_affine_disparity,
-    fit_to_points,
-    scale_by_depth,
-)
+from egohieraloc.geometry.depth import depth_at, fit_affine_disparity, fit_to_points, scale_by_depth
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
+from egohieraloc.types import DepthMap, DepthUnit
 
 CAMERA = Camera("PINHOLE", 40, 30, (30.0, 30.0, 20.0, 15.0))
 POSE = CameraPose(np.eye(3, 4))
@@ -100,8 +95,8 @@ def test_maps_with_a_unit_pass_and_nothing_fits_nothing():
 def test_relative_depth_cannot_be_back_projected():
     relative = DepthMap(np.ones((3, 4), np.float32), DepthUnit.RELATIVE)
     with pytest.raises(GeometryError, match="Relative depth has no scale"):
-        relative.depth_at([[1, 1]], 4, 3)
-    with pytest.raises(GeometryError, match="shape"):
+        depth_at(relative, [[1, 1]], 4, 3)
+    with pytest.raises(ValueError, match="shape"):
         DepthMap(np.ones(3, np.float32), DepthUnit.SFM)
 
 
@@ -109,9 +104,9 @@ def test_a_map_is_read_under_the_pixel_at_any_resolution():
     depth = DepthMap(np.array([[1, 2], [3, 0], [np.inf, 4]], np.float32), DepthUnit.METRIC)
     pixels = [[0.5, 0.5], [99.5, 0.5], [0.5, 100.0], [60, 90], [60, 50], [1, 140], [-1, 5], [5, 150.0]]
     np.testing.assert_array_equal(
-        depth.depth_at(pixels, 100, 150), [1, 2, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan]
+        depth_at(depth, pixels, 100, 150), [1, 2, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan]
     )
-    np.testing.assert_array_equal(depth.depth_at([[10, 60], [70, 140]], 100, 150), [3, 4])
+    np.testing.assert_array_equal(depth_at(depth, [[10, 60], [70, 140]], 100, 150), [3, 4])
 
 
 def test_metric_depth_makes_the_path_metric():

@@ -23,9 +23,8 @@ FISHEYE = Camera("RADIAL_FISHEYE", 640, 480, (260.0, 320.0, 240.0, 0.03, -0.01))
 THING = np.array([0.3, -0.2, 3.0])
 LITERAL = FusionConfig(literal=True)
 MEAN = FusionConfig(triangulate=False)
-OFF = {name: False for name in ("semantic_average", "semantic_threshold", "semantic_maximum")} | {
-    name: False for name in ("depth", "reprojection", "baseline")
-}
+SWITCHES = ("semantic_average", "semantic_threshold", "semantic_maximum", "depth", "reprojection", "baseline")
+OFF = dict.fromkeys(SWITCHES, False)
 
 
 def look_at(center: np.ndarray, target: np.ndarray) -> CameraPose:
@@ -43,7 +42,7 @@ def make_views(
     views = []
     for i, angle in enumerate(np.radians(np.linspace(-spread_deg / 2, spread_deg / 2, count))):
         center = THING - 3 * np.array([np.sin(angle), 1e-3 * spread_deg * (i % 3), np.cos(angle)])
-        pose = look_at(center, THING + [0.3, 0.1, 0])
+        pose = look_at(center, THING + np.array([0.3, 0.1, 0]))
         in_camera = pose.to_cam(THING)
         fields = {"pixel_error": 4.0, "diagonal_px": 60.0, "semantic": 0.9, "depth_error": 0.1}
         fields |= {"depth_variance": 0.01} | values
@@ -84,7 +83,9 @@ def test_rays_without_spread_and_without_depth_are_no_answer():
     assert fuse([]) is None
     assert fuse(parallel, LITERAL) is None  # the paper's form needs depth
     behind = [replace(v, pixel=2 * np.array([320.0, 240]) - v.pixel, depth=None) for v in make_views(2, 80)]
-    diverging = [replace(v, pixel=v.pixel + [s * 600, 0]) for v, s in zip(behind, (-1, 1), strict=True)]
+    diverging = [
+        replace(v, pixel=v.pixel + np.array([s * 600, 0])) for v, s in zip(behind, (-1, 1), strict=True)
+    ]
     assert fuse(diverging) is None
 
 
@@ -131,7 +132,7 @@ def test_weight_falls_as_a_view_disagrees(config):
     found = []
     for shift in (0.0, 15.0, 60.0):
         views = make_views()
-        views[3] = replace(views[3], pixel=views[3].pixel + [0, shift])
+        views[3] = replace(views[3], pixel=views[3].pixel + np.array([0, shift]))
         found.append(weights(views, config)[3])
     assert found[0] > found[1] > found[2]
 
@@ -139,7 +140,7 @@ def test_weight_falls_as_a_view_disagrees(config):
 @pytest.mark.parametrize("config", [FusionConfig(), MEAN], ids=["default", "mean"])
 def test_a_bad_view_loses_its_weight(config):
     views = make_views(9)
-    views[4] = replace(views[4], pixel=views[4].pixel + [150, 80], depth=views[4].depth * 1.8)
+    views[4] = replace(views[4], pixel=views[4].pixel + np.array([150, 80]), depth=views[4].depth * 1.8)
     fused = fuse(views, config)
     share = fused.views[4].weight / sum(view.weight for view in fused.views)
     assert share < 0.001
@@ -150,7 +151,7 @@ def test_a_bad_view_loses_its_weight(config):
 
 def test_a_bad_ray_without_any_depth_loses_its_weight():
     views = [replace(view, depth=None) for view in make_views(9)]
-    views[4] = replace(views[4], pixel=views[4].pixel + [150, 80])
+    views[4] = replace(views[4], pixel=views[4].pixel + np.array([150, 80]))
     np.testing.assert_allclose(fuse(views).point_world, THING, atol=0.01)
 
 

@@ -3,7 +3,6 @@ import pytest
 
 from egohieraloc.config import FusionConfig, PlaceConfig
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.depth import DepthMap, DepthUnit
 from egohieraloc.geometry.lift import (
     ThingPoints,
     lift,
@@ -13,7 +12,7 @@ from egohieraloc.geometry.lift import (
     weighted_median,
 )
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
-from egohieraloc.types import Box, FramePrediction
+from egohieraloc.types import Box, DepthMap, DepthUnit, FramePrediction
 
 CAMERA = Camera("PINHOLE", 64, 48, (50.0, 50.0, 32.0, 24.0))
 POSE = CameraPose(np.eye(3, 4))
@@ -145,7 +144,7 @@ def test_depth_from_points_when_there_is_no_map():
 
 
 def test_points_on_the_thing_are_those_that_stay_in_its_box():
-    """Point 0 stays in the box, 1 leaves it in two of three frames, 2 is never in it, 3 is not seen at all."""
+    """Point 0 stays in the box, 1 leaves it in two of three frames, 2 is never in it, 3 is never seen."""
     pixel = {0: [(24, 16)] * 3, 1: [(30, 20), (40, 20), (50, 20)], 2: [(5, 5)] * 3}
     rows = [(frame, point, *pixel[point][frame]) for point in pixel for frame in range(3)]
     table = np.array(rows, float)

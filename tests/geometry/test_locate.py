@@ -7,10 +7,9 @@ import pytest
 from egohieraloc.config import FusionConfig, PlaceConfig
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.depth import DepthMap, DepthUnit
 from egohieraloc.geometry.locate import describe, last_appearance, place, place_to_json
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
-from egohieraloc.types import Box, FramePrediction, Localization3D, NotLocalized
+from egohieraloc.types import Box, DepthMap, DepthUnit, FramePrediction, Localization3D, NotLocalized
 
 CAMERA = Camera("PINHOLE", 640, 480, (500.0, 500.0, 320.0, 240.0))
 FLAT = PlaceConfig(fusion=FusionConfig(thickness_share=0.0))
@@ -101,7 +100,7 @@ def test_misses_are_values_with_a_reason(predictions, world, words):
 
 
 def test_only_the_last_appearance_counts():
-    moved = THING + [1.0, 0, 0]
+    moved = THING + np.array([1.0, 0, 0])
     both = track(range(4)) + track(range(6, 10), moved)
     np.testing.assert_allclose(located(place(both, walk(), asked_at_s=0.0)).point_world, moved, atol=1e-6)
     assert [p.sample for p in last_appearance(both[::-1])] == [6, 7, 8, 9]

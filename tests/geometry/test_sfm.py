@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -131,7 +132,7 @@ def test_killed_from_outside_in_the_middle(tmp_path):
             ["pgrep", "-P", str(os.getpid())], capture_output=True, text=True, check=True
         )
         for child in children.stdout.split():
-            if "egohieraloc.geometry.sfm" in open(f"/proc/{child}/cmdline").read():
+            if "egohieraloc.geometry.sfm" in Path(f"/proc/{child}/cmdline").read_text():
                 os.kill(int(child), signal.SIGKILL)
 
     answer = reconstruct(blank_frames(), cache=tmp_path, key="killed", config=QUICK, progress=kill_child)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from itertools import combinations
 
 import numpy as np
@@ -19,47 +18,31 @@ from egohieraloc.config import DepthConfig
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.align import scaled
 from egohieraloc.geometry.reconstruction import Reconstruction
-from egohieraloc.types import Floats
+from egohieraloc.types import DepthMap, DepthUnit, Floats
 
 MIN_SCALE_POINTS = 20
 _MAX_PAIRS = 2000
 
 
-class DepthUnit(Enum):
-    RELATIVE = "relative"  # inverse depth, up to a scale and a shift: large is near
-    SFM = "sfm"  # z in the unit of the reconstruction
-    METRIC = "m"  # z in metres
+def values_at(depth: DepthMap, pixels: ArrayLike, width: int, height: int) -> Floats:
+    """The values of the cells under pixels (N, 2) of a frame of this size; NaN outside the frame."""
+    pixel = np.asarray(pixels, np.float64).reshape(-1, 2)
+    rows, columns = depth.values.shape
+    cell = np.floor(pixel * (columns / width, rows / height))
+    inside = ((cell >= 0) & (cell < (columns, rows))).all(1)
+    x, y = np.where(inside[:, None], cell, 0).astype(int).T
+    return np.where(inside, depth.values[y, x], np.nan).astype(np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class DepthMap:
-    """One number for every cell of a grid over the whole frame. Not finite or not positive: unknown."""
-
-    values: NDArray[np.float32]  # (h, w)
-    unit: DepthUnit
-
-    def __post_init__(self) -> None:
-        if self.values.ndim != 2 or self.values.size == 0:
-            raise GeometryError(f"A depth map must have shape (h, w), got {self.values.shape}.")
-
-    def at(self, pixels: ArrayLike, width: int, height: int) -> Floats:
-        """The values of the cells under pixels (N, 2) of a frame of this size; NaN outside the frame."""
-        pixel = np.asarray(pixels, np.float64).reshape(-1, 2)
-        rows, columns = self.values.shape
-        cell = np.floor(pixel * (columns / width, rows / height))
-        inside = ((cell >= 0) & (cell < (columns, rows))).all(1)
-        x, y = np.where(inside[:, None], cell, 0).astype(int).T
-        return np.where(inside, self.values[y, x], np.nan).astype(np.float64)
-
-    def depth_at(self, pixels: ArrayLike, width: int, height: int) -> Floats:
-        """Depth along z under pixels (N, 2); NaN where it is unknown. Refused for relative maps."""
-        if self.unit is DepthUnit.RELATIVE:
-            raise GeometryError(
-                "Relative depth has no scale and cannot be back-projected. Fit it to the reconstruction "
-                "first (geometry.depth.fit_to_points), or give depth in metres."
-            )
-        values = self.at(pixels, width, height)
-        return np.where(np.isfinite(values) & (values > 0), values, np.nan)
+def depth_at(depth: DepthMap, pixels: ArrayLike, width: int, height: int) -> Floats:
+    """Depth along z under pixels (N, 2); NaN where it is unknown. Refused for relative maps."""
+    if depth.unit is DepthUnit.RELATIVE:
+        raise GeometryError(
+            "Relative depth has no scale and cannot be back-projected. Fit it to the reconstruction first "
+            "(geometry.depth.fit_to_points), or give depth in metres."
+        )
+    values = values_at(depth, pixels, width, height)
+    return np.where(np.isfinite(values) & (values > 0), values, np.nan)
 
 
 @dataclass(frozen=True)
@@ -175,7 +158,7 @@ def _values_and_depths(index: int, depth: DepthMap, reconstruction: Reconstructi
         return np.empty(0), np.empty(0)
     rows, pixels = reconstruction.observed_in(index)
     camera = reconstruction.camera
-    values = depth.at(pixels, camera.width, camera.height)
+    values = values_at(depth, pixels, camera.width, camera.height)
     return values, pose.to_cam(reconstruction.points.xyz_world[rows])[:, 2]
 
 

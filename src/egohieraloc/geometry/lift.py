@@ -15,10 +15,10 @@ import numpy as np
 
 from egohieraloc.config import FusionConfig, PlaceConfig
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.depth import DepthMap
+from egohieraloc.geometry.depth import depth_at
 from egohieraloc.geometry.fusion import View
 from egohieraloc.geometry.reconstruction import Reconstruction
-from egohieraloc.types import Box, Floats, FramePrediction
+from egohieraloc.types import Box, DepthMap, Floats, FramePrediction
 
 _GRID = 24  # samples along each side of a box that has no mask
 _BORDER_PX = 1.5  # a box this near to the picture's border is taken as cut by it
@@ -86,7 +86,7 @@ def lift(
     depth = spread = None
     thickness = fusion.thickness_share
     if depth_map is not None:
-        values = depth_map.depth_at(region.pixels, camera.width, camera.height)
+        values = depth_at(depth_map, region.pixels, camera.width, camera.height)
         depth, spread = _summary(values, region.probability, literal=fusion.literal)
     if depth is None and points is not None and len(points.weight) >= config.min_region_points:
         # In a box without mask there are points behind the thing too: they stand for its far side.

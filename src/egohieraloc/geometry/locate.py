@@ -11,11 +11,10 @@ import numpy as np
 from egohieraloc.config import PlaceConfig
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import CameraPose
-from egohieraloc.geometry.depth import DepthMap, DepthUnit
 from egohieraloc.geometry.fusion import View, fuse
 from egohieraloc.geometry.lift import lift, thing_points
 from egohieraloc.geometry.reconstruction import Reconstruction
-from egohieraloc.types import FramePrediction, Localization3D, NotLocalized
+from egohieraloc.types import DepthMap, DepthUnit, FramePrediction, Localization3D, NotLocalized
 
 _ASIDE = np.sin(np.radians(15.0))  # a direction within 15 degrees of an axis is not named
 
