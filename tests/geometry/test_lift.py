@@ -3,13 +3,13 @@ import pytest
 
 from egohieraloc.config import FusionConfig, PlaceConfig
 from egohieraloc.geometry.camera import Camera, CameraPose
+from egohieraloc.geometry.fusion import weighted_median
 from egohieraloc.geometry.lift import (
     ThingPoints,
     lift,
     region_of,
     semantic_score,
     thing_points,
-    weighted_median,
 )
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
 from egohieraloc.types import Box, DepthMap, DepthUnit, FramePrediction

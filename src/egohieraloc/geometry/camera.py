@@ -123,7 +123,7 @@ class Camera:
         limit = _MAX_FISHEYE_ANGLE if self.is_fisheye else _MAX_PERSPECTIVE_RADIUS
         # d/dr of r (1 + k1 r^2 + k2 r^4), as a polynomial in r^2
         slope = [*[(2 * i + 1) * k for i, k in enumerate(self._distortion, 1)][::-1], 1.0]
-        roots = np.roots(slope) if len(slope) > 1 else np.empty(0)
+        roots = np.roots([v if abs(v) > 1e-12 else 0.0 for v in slope])
         turning = [math.sqrt(r.real) for r in roots if abs(r.imag) < 1e-12 and r.real > 0]
         return min([limit, *turning])
 

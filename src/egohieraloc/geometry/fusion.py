@@ -22,6 +22,7 @@ from egohieraloc.types import Floats, ViewEvidence
 MAX_RELATIVE_ERROR = 0.5  # of the distance: a point less certain than this is no answer
 _HUBER = 2.0  # standard deviations up to which a view counts fully in the joint solution
 _ITERATIONS = 30
+_RAYLEIGH_MEDIAN = 1.177  # of the length of a 2D error, in standard deviations
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,15 +73,17 @@ def fuse(views: Sequence[View], config: FusionConfig | None = None) -> FusedPoin
     consensus = _consensus(views, points, config)
     if consensus is None:
         return None
-    factors = _factors(views, consensus, config)
-    weights = np.maximum(factors.prod(1), config.min_weight)
-    all_bad = bool((weights <= config.min_weight).all())
+    factors, weights = _weigh(views, consensus, config)
     solved: tuple[Floats, Floats] | None
-    if config.literal or not config.triangulate or (all_bad and points):
+    if config.literal or not config.triangulate or (points and bool((weights <= config.min_weight).all())):
         with_point = np.array([view.depth is not None for view in views])
         solved = _mean_with_scatter(np.array(points), weights[with_point], views)
     else:
-        solved = _joint_solution(views, weights / weights.max(), consensus)
+        # Weighed once more against what the rays and depths say together: depths alone see one side only.
+        solved = _joint_solution(views, factors, consensus)
+        if solved is not None:
+            factors, weights = _weigh(views, solved[0], config)
+            solved = _joint_solution(views, factors, solved[0])
     if solved is None:
         return None
     point, covariance = solved
@@ -146,13 +149,9 @@ def triangulate(origins: Floats, rays: Floats, weights: Floats) -> Floats | None
 
 def _consensus(views: Sequence[View], points: Sequence[Floats], config: FusionConfig) -> Floats | None:
     """p_bar, what the views say before they are weighed: the mean (literal), else a robust point."""
-    if config.literal:
-        return np.mean(points, axis=0)
-    start = geometric_median(np.array(points)) if points else _ray_consensus(views, config)
-    if start is None or not config.triangulate:
-        return start
-    solved = _joint_solution(views, np.ones(len(views)), start)
-    return start if solved is None else solved[0]
+    if points:
+        return np.mean(points, axis=0) if config.literal else geometric_median(np.array(points))
+    return _ray_consensus(views, config)
 
 
 def _ray_consensus(views: Sequence[View], config: FusionConfig) -> Floats | None:
@@ -174,8 +173,8 @@ def _ray_consensus(views: Sequence[View], config: FusionConfig) -> Floats | None
     return best
 
 
-def _factors(views: Sequence[View], consensus: Floats, config: FusionConfig) -> Floats:
-    """Semantic, depth, reprojection and baseline (N, 4); a factor that is switched off is 1."""
+def _weigh(views: Sequence[View], consensus: Floats, config: FusionConfig) -> tuple[Floats, Floats]:
+    """Semantic, depth, reprojection and baseline (N, 4), 1 where switched off, and their product (N,)."""
     factors = np.ones((len(views), 4))
     factors[:, 0] = [view.semantic for view in views]
     with_depth = np.array([view.depth is not None for view in views])
@@ -187,7 +186,7 @@ def _factors(views: Sequence[View], consensus: Floats, config: FusionConfig) -> 
     if config.baseline:
         rays = np.array([view.ray_world for view in views])
         factors[:, 3] = baseline_factor(rays, literal=config.literal, floor=config.min_baseline)
-    return factors
+    return factors, np.maximum(factors.prod(1), config.min_weight)
 
 
 def _reprojection(views: Sequence[View], point: Floats, config: FusionConfig) -> tuple[Floats, Floats]:
@@ -212,47 +211,59 @@ def _mean_with_scatter(points: Floats, weights: Floats, views: Sequence[View]) -
     return mean, (scatter + own * np.eye(3)) * float((share**2).sum())
 
 
-def _joint_solution(views: Sequence[View], weights: Floats, start: Floats) -> tuple[Floats, Floats] | None:
+def _joint_solution(views: Sequence[View], factors: Floats, start: Floats) -> tuple[Floats, Floats] | None:
     """Weighted least squares over rays and depths, with views that disagree counted less (Huber).
 
-    A view fixes the point across its ray within the error of its centre and along the ray within the error
-    of its depth. Depth errors of one track are one error (the same surface, the same fit), so that N depths
-    count as one; the centres are taken as independent.
+    A view fixes the point across its ray within the error of its centre (or, where that is larger, the
+    scatter the rays show) and along the ray within the error of its depth. Depth errors of one track are one
+    error (the same surface, the same fit), so that N depths count as one; centres are independent. The depth
+    factor weighs the depth alone: it says nothing about the ray.
     """
+    weights = factors[:, [0, 2, 3]].prod(1)
+    weights = np.maximum(weights / max(weights.max(), 1e-300), 1e-12)
     rays = np.array([view.ray_world for view in views])
     origins = np.array([view.pose.center_world for view in views])
     axes = np.array([view.pose.rotation[2] for view in views])
-    focal = np.array([sum(view.camera.focal) / 2 for view in views])
-    angle = np.array([view.pixel_error for view in views]) / focal
+    angle = np.array([view.pixel_error / view.camera.focal[0] for view in views])
     has_depth = np.array([view.depth is not None for view in views])
-    depth = np.array([view.depth or 0.0 for view in views])
-    along = depth / (rays * axes).sum(1)  # depth is along z, the ray is not
+    along = np.array([view.depth or 0.0 for view in views]) / (rays * axes).sum(1)  # depth is along z
     along_error = np.array([max(view.depth_error, 1e-9) for view in views])
-    along_info = np.where(has_depth, 1 / along_error**2, 0) / max(1, has_depth.sum())
+    along_info = np.where(has_depth, factors[:, 1] / along_error**2, 0)
+    along_info *= 1 / max(factors[has_depth, 1].sum(), 1e-12) if has_depth.any() else 0.0
     outer = rays[:, :, None] * rays[:, None, :]
-    point, trust = start, np.ones(len(views))
+    point, scatter = start, 0.0
     for _ in range(_ITERATIONS):
-        offset = point - origins
-        distance = np.maximum((offset * rays).sum(1), 1e-9)
-        across_info = 1 / (angle * distance) ** 2
+        distance = np.maximum(((point - origins) * rays).sum(1), 1e-9)
+        across_info = 1 / (np.maximum(angle, scatter) * distance) ** 2
         information = across_info[:, None, None] * (np.eye(3) - outer) + along_info[:, None, None] * outer
         target = origins + rays * np.where(has_depth, along, distance)[:, None]
-        residual = point - target
-        chi2 = np.einsum("ni,nij,nj->n", residual, information, residual)
-        trust = np.minimum(1.0, _HUBER / np.sqrt(np.maximum(chi2, 1e-300)))
-        weighted = (weights * trust)[:, None, None] * information
+        chi2 = np.einsum("ni,nij,nj->n", point - target, information, point - target)
+        trust = weights * np.minimum(1.0, _HUBER / np.sqrt(np.maximum(chi2, 1e-300)))
+        weighted = trust[:, None, None] * information
         normal = weighted.sum(0)
         if np.linalg.eigvalsh(normal)[0] * float(np.median(distance)) ** 2 < 1 / MAX_RELATIVE_ERROR**2:
             return None
         moved = np.linalg.solve(normal, (weighted @ target[:, :, None]).sum(0)[:, 0])
+        miss = np.linalg.norm(np.cross(moved - origins, rays), axis=1) / distance
+        scatter = weighted_median(miss, weights) / _RAYLEIGH_MEDIAN
         done = np.linalg.norm(moved - point) <= 1e-9 * (1 + np.linalg.norm(point))
         point = moved
         if done:
             break
     if ((point - origins) * rays).sum(1).max() <= 0:
         return None
-    inflation = max(1.0, float((weights * trust * chi2).sum() / max(weights.sum(), 1e-12)) / 3)
+    inflation = max(1.0, float((trust * chi2).sum() / weights.sum()) / 3)
     return point, np.linalg.inv(normal) * inflation
+
+
+def weighted_median(values: Floats, weights: Floats) -> float:
+    """The value with half of the weight below it; the middle of two when it falls between them."""
+    order = np.argsort(values)
+    values, cumulative = values[order], np.cumsum(weights[order])
+    half = cumulative[-1] / 2
+    low = int(np.searchsorted(cumulative, half * (1 - 1e-12)))
+    high = int(np.searchsorted(cumulative, half * (1 + 1e-12)))
+    return float((values[low] + values[min(high, len(values) - 1)]) / 2)
 
 
 def _evidence_point(view: View, answer: Floats) -> Floats:

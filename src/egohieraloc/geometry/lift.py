@@ -16,7 +16,7 @@ import numpy as np
 from egohieraloc.config import FusionConfig, PlaceConfig
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.depth import depth_at
-from egohieraloc.geometry.fusion import View
+from egohieraloc.geometry.fusion import View, weighted_median
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.types import Box, DepthMap, Floats, FramePrediction
 
@@ -137,16 +137,6 @@ def thing_points(
         weight[rows] += near
     on_thing = (inside > 0) & (2 * inside >= seen)
     return ThingPoints(reconstruction.points.xyz_world[on_thing], weight[on_thing])
-
-
-def weighted_median(values: Floats, weights: Floats) -> float:
-    """The value with half of the weight below it; the middle of two when it falls between them."""
-    order = np.argsort(values)
-    values, cumulative = values[order], np.cumsum(weights[order])
-    half = cumulative[-1] / 2
-    low = int(np.searchsorted(cumulative, half * (1 - 1e-12)))
-    high = int(np.searchsorted(cumulative, half * (1 + 1e-12)))
-    return float((values[low] + values[min(high, len(values) - 1)]) / 2)
 
 
 def _summary(values: Floats, weights: Floats, *, literal: bool) -> tuple[float, float] | tuple[None, None]:
