@@ -16,19 +16,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import cv2
 import numpy as np
 from scipy.spatial.transform import Rotation
 
 from egohieraloc.config import FusionConfig, PlaceConfig, SfmConfig
 from egohieraloc.geometry.align import align_to_positions, fit_sim3
+from egohieraloc.geometry.depth import read_depth_folder
 from egohieraloc.geometry.fusion import View, fuse
 from egohieraloc.geometry.lift import lift, thing_points
 from egohieraloc.geometry.locate import last_appearance, place
 from egohieraloc.geometry.reconstruct import reconstruct
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.images import read_image
-from egohieraloc.types import Box, DepthMap, DepthUnit, Floats, Frame, FramePrediction, NotLocalized
+from egohieraloc.types import Box, DepthMap, Floats, Frame, FramePrediction, NotLocalized
 
 FRAMES_PER_S = 5.0  # the source does not give it
 HALF_PIXEL = 0.5  # its pixel centres are at integers, ours at halves
@@ -111,7 +111,7 @@ def check_objects(
     seconds, inside = [], []
     for thing in objects:
         track = given_track(thing) if answers is None else own_track(answers.get(thing["id"], []))
-        depth = sensor_depth(sensor, track) if sensor else {}
+        depth = read_depth_folder(sensor / "depth", [p.frame_index for p in track]) if sensor else {}
         center = np.array(thing["center_world"])
         for name, rule in rules.items():
             config = PlaceConfig(fusion=FusionConfig(literal=name == "GSJC as in the paper"))
@@ -151,15 +151,6 @@ def own_track(rows: list[dict]) -> list[FramePrediction]:
         )
         for row in rows
     ]
-
-
-def sensor_depth(data: Path, track: Sequence[FramePrediction]) -> dict[int, DepthMap]:
-    found = {}
-    for prediction in track:
-        path = data / "depth" / f"{prediction.frame_index:06d}.png"
-        millimetres = cv2.imread(str(path), cv2.IMREAD_UNCHANGED).astype(np.float32)
-        found[prediction.frame_index] = DepthMap(millimetres / 1000, DepthUnit.METRIC)
-    return found
 
 
 def views_of(

@@ -42,6 +42,7 @@ class SfmConfig:
     loop_neighbours: int = 10  # and matches it with this many frames that look alike
     min_inliers: int = 30  # 2D-3D matches a frame must keep to have a pose
     max_reprojection_px: float = 4.0  # of a map that is believed (median over a frame's points)
+    anchor_error_m: float = 0.5  # how far pictures of known position may be off (paper: 30)
     max_time_s: float = 3600.0  # after that the answer is NotLocalized; what was computed is kept
     num_threads: int = -1  # all cores
     seed: int = 0

@@ -1,10 +1,17 @@
+import cv2
 import numpy as np
 import pytest
 
 from egohieraloc.config import DepthConfig
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.depth import depth_at, fit_affine_disparity, fit_to_points, scale_by_depth
+from egohieraloc.geometry.depth import (
+    depth_at,
+    fit_affine_disparity,
+    fit_to_points,
+    read_depth_folder,
+    scale_by_depth,
+)
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
 from egohieraloc.types import DepthMap, DepthUnit
 
@@ -107,6 +114,29 @@ def test_a_map_is_read_under_the_pixel_at_any_resolution():
         depth_at(depth, pixels, 100, 150), [1, 2, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan]
     )
     np.testing.assert_array_equal(depth_at(depth, [[10, 60], [70, 140]], 100, 150), [3, 4])
+
+
+def test_a_folder_of_maps(tmp_path):
+    cv2.imwrite(str(tmp_path / "000006.png"), np.array([[1500, 0]], np.uint16))
+    np.save(tmp_path / "12.npy", np.array([[2.5]]))
+    (tmp_path / "notes.txt").write_text("not a map")
+    found = read_depth_folder(tmp_path, [0, 6, 12])
+    assert sorted(found) == [6, 12]
+    assert found[6].unit is DepthUnit.METRIC
+    np.testing.assert_array_equal(found[6].values, np.float32([[1.5, 0]]))
+    np.testing.assert_array_equal(found[12].values, np.float32([[2.5]]))
+
+
+def test_bad_maps_say_what_is_wanted(tmp_path):
+    cv2.imwrite(str(tmp_path / "1.png"), np.zeros((2, 2), np.uint8))
+    (tmp_path / "2.png").write_bytes(b"")
+    (tmp_path / "3.npy").write_bytes(b"")
+    np.save(tmp_path / "4.npy", np.zeros(3))
+    for index in (1, 2, 3, 4):
+        with pytest.raises(GeometryError, match=r"16-bit PNG in millimetres, or \.npy"):
+            read_depth_folder(tmp_path, [index])
+    with pytest.raises(GeometryError, match="Cannot read depth maps"):
+        read_depth_folder(tmp_path / "absent", [0])
 
 
 def test_metric_depth_makes_the_path_metric():

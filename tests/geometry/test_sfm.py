@@ -16,8 +16,9 @@ from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError, OutputError
 from egohieraloc.geometry import reconstruct as module
 from egohieraloc.geometry.align import align_to_positions
+from egohieraloc.geometry.camera import Camera
 from egohieraloc.geometry.locate import place
-from egohieraloc.geometry.reconstruct import reconstruct
+from egohieraloc.geometry.reconstruct import Anchor, reconstruct
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
 from egohieraloc.geometry.sfm import read_job
 from egohieraloc.types import Frame, FramePrediction, Localization3D, NotLocalized
@@ -98,6 +99,53 @@ def test_rendered_walk_with_frames_left_for_registration(tmp_path):
     metric, alignment = align_to_positions(found, truth, max_error=0.05)
     assert alignment.rmse < 0.01
     check_place(shots, metric)
+
+
+@pytest.mark.slow
+def test_renders_of_known_position_make_the_path_metric(tmp_path):
+    """Six renders by another camera, one with a wrong position, are registered into the map first."""
+    shots = walk(16)
+    other = Camera("PINHOLE", 320, 240, (240.0, 240.0, 160.0, 120.0))
+    renders = walk(14, camera=other)[::2]
+    anchors = [Anchor(render.frame.rgb, other, render.pose.center_world) for render in renders]
+    anchors[2] = Anchor(anchors[2].rgb, other, anchors[2].center_world + 3.0)
+    found = reconstruct([s.frame for s in shots], cache=tmp_path, key="walk", config=QUICK, anchors=anchors)
+    assert isinstance(found, Reconstruction), found
+    assert found.unit == "m"
+    assert len(found.frames) == 16
+    for shot in shots:
+        np.testing.assert_allclose(
+            found.poses[shot.frame.index].center_world, shot.pose.center_world, atol=0.03
+        )
+    check_place(shots, found)
+    few = reconstruct([s.frame for s in shots], cache=tmp_path, key="few", config=QUICK, anchors=anchors[:4])
+    assert isinstance(few, Reconstruction)
+    assert few.unit == "sfm"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "config",
+    [SfmConfig(mapper="global"), SfmConfig(calibration_frames=12, focal_factor=1.2)],
+    ids=["global", "calibration"],
+)
+def test_other_ways_to_a_map(tmp_path, config):
+    shots = walk(16)
+    tiny = np.array([shot.frame.rgb[::40, ::40, 0].ravel() for shot in shots], float)
+    found = reconstruct(
+        [shot.frame for shot in shots], cache=tmp_path, key="walk", config=config, descriptors=tiny
+    )
+    assert isinstance(found, Reconstruction), found
+    assert found.num_posed >= 15
+    truth = {shot.frame.index: shot.pose.center_world for shot in shots}
+    assert align_to_positions(found, truth, max_error=0.05)[1].rmse < 0.01
+
+
+def test_anchors_share_one_camera(tmp_path):
+    cameras = [Camera("PINHOLE", 64, 48, (focal, focal, 32.0, 24.0)) for focal in (50.0, 60.0)]
+    anchors = [Anchor(np.zeros((48, 64, 3), np.uint8), camera, np.zeros(3)) for camera in cameras]
+    with pytest.raises(GeometryError, match="one camera"):
+        reconstruct(blank_frames(), cache=tmp_path, key="anchors", anchors=anchors)
 
 
 def test_pictures_without_features_are_a_reason_not_a_crash(tmp_path):

@@ -7,10 +7,12 @@ are first fitted, picture by picture, to the points of the reconstruction (REFER
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 
+import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -43,6 +45,32 @@ def depth_at(depth: DepthMap, pixels: ArrayLike, width: int, height: int) -> Flo
         )
     values = values_at(depth, pixels, width, height)
     return np.where(np.isfinite(values) & (values > 0), values, np.nan)
+
+
+def read_depth_folder(folder: str | Path, frame_indices: Iterable[int]) -> dict[int, DepthMap]:
+    """Metric maps named by frame number: `12.png` or `000012.png` (16 bit, millimetres) or `12.npy` (metres).
+
+    Frames without a file are left out; zero means unknown.
+    """
+    try:
+        files = {int(path.stem): path for path in Path(folder).iterdir() if path.stem.isdigit()}
+    except OSError as error:
+        raise GeometryError(f"Cannot read depth maps from {folder}: {error}.") from error
+    return {index: _read_depth(files[index]) for index in frame_indices if index in files}
+
+
+def _read_depth(path: Path) -> DepthMap:
+    try:
+        if path.suffix == ".npy":
+            return DepthMap(np.load(path, allow_pickle=False).astype(np.float32), DepthUnit.METRIC)
+        millimetres = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_UNCHANGED)
+        if millimetres is None or millimetres.dtype != np.uint16:
+            raise ValueError("not a 16-bit picture")
+        return DepthMap(millimetres.astype(np.float32) / 1000, DepthUnit.METRIC)
+    except (OSError, ValueError, EOFError, cv2.error) as error:
+        raise GeometryError(
+            f"{path} is not a depth map ({error}). Wanted a 16-bit PNG in millimetres, or .npy (h, w) in metres."
+        ) from error
 
 
 @dataclass(frozen=True)

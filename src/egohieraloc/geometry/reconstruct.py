@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -19,14 +20,24 @@ from numpy.typing import NDArray
 from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError, OutputError
 from egohieraloc.geometry import sfm
+from egohieraloc.geometry.camera import Camera
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
 from egohieraloc.geometry.selection import sharpness
 from egohieraloc.geometry.sfm import SfmJob, read_job, write_job
-from egohieraloc.types import Frame, NotLocalized
+from egohieraloc.types import Floats, Frame, NotLocalized, Rgb
 
 Progress = Callable[[str, float], None]  # the stage's name and the share of it that is done
 MIN_FRAMES = 3
 _JPEG_QUALITY = 95
+
+
+@dataclass(frozen=True, eq=False)
+class Anchor:
+    """A picture taken from a known position in metres, such as a render of a scan."""
+
+    rgb: Rgb
+    camera: Camera
+    center_world: Floats  # (3,)
 
 
 def reconstruct(
@@ -37,20 +48,23 @@ def reconstruct(
     config: SfmConfig | None = None,
     focal_px: float | None = None,
     descriptors: NDArray[np.floating] | None = None,
+    anchors: Sequence[Anchor] = (),
     progress: Progress | None = None,
 ) -> Reconstruction | NotLocalized:
     """Camera poses and sparse points of a video; from the folder `cache` when `key` was done before.
 
     `frames` are only read when they are needed. `focal_px` is the focal length in pixels where it is known.
     `descriptors` (N, D), one row for each frame, choose which frames look alike; without them local features
-    do. A stopped or killed run leaves its features and matches, and the next one goes on from there.
+    do. With five or more `anchors` the answer is in their frame, in metres, when enough of them could be
+    registered; else in a unit of its own (`unit` says which). A stopped or killed run leaves its features and
+    matches, and the next one goes on from there.
     """
     config = config or SfmConfig()
     stored = Path(cache) / f"{key}.npz"
     with suppress(GeometryError):  # absent or damaged: made again
         return load(stored)
     folder = Path(cache) / f"{key}.work"
-    job = _prepare(folder, frames, config, focal_px, descriptors)
+    job = _prepare(folder, frames, config, focal_px, descriptors, anchors)
     if len(job.frame_index) < MIN_FRAMES:
         shutil.rmtree(folder)
         return NotLocalized(
@@ -71,6 +85,7 @@ def _prepare(
     config: SfmConfig,
     focal_px: float | None,
     descriptors: NDArray[np.floating] | None,
+    anchors: Sequence[Anchor],
 ) -> SfmJob:
     """Write pictures and job.json (last, so that it stands for a whole folder), or find them written."""
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -94,10 +109,7 @@ def _prepare(
                 f"the first one {full_size[0]}x{full_size[1]}."
             )
         small = frame.rgb if size == full_size else cv2.resize(frame.rgb, size, interpolation=cv2.INTER_AREA)
-        path = folder / "images" / SfmJob.name(len(rows))
-        quality = [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]
-        if not cv2.imwrite(str(path), cv2.cvtColor(small, cv2.COLOR_RGB2BGR), quality):
-            raise OutputError(f"Cannot write {path}. Is the disk full?")
+        _write(folder, len(rows), small)
         rows.append((frame.index, frame.time_s, sharpness(small)))
     if descriptors is not None:
         if len(descriptors) != len(rows):
@@ -105,6 +117,12 @@ def _prepare(
                 f"Wanted one descriptor for each of {len(rows)} frames, got {len(descriptors)}."
             )
         np.save(folder / "descriptors.npy", descriptors)
+    for position, anchor in enumerate(anchors, len(rows)):
+        if anchor.camera != anchors[0].camera:
+            raise GeometryError(
+                "All anchors must have one camera: render them with the same size and focal length."
+            )
+        _write(folder, position, anchor.rgb)
     index, time_s, sharp = zip(*rows, strict=True) if rows else ((), (), ())
     job = SfmJob(
         frame_index=index,
@@ -114,9 +132,18 @@ def _prepare(
         full_size=full_size,
         focal_px=focal_px,
         config=config,
+        anchor_camera=anchors[0].camera if anchors else None,
+        anchor_center=tuple(tuple(float(v) for v in anchor.center_world) for anchor in anchors),
     )
     write_job(folder, job)
     return job
+
+
+def _write(folder: Path, position: int, rgb: Rgb) -> None:
+    path = folder / "images" / SfmJob.name(position)
+    quality = [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]
+    if not cv2.imwrite(str(path), cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR), quality):
+        raise OutputError(f"Cannot write {path}. Is the disk full?")
 
 
 def _run(folder: Path, max_time_s: float, progress: Progress) -> str | None:

@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.config import SfmConfig
+from egohieraloc.errors import GeometryError
 from egohieraloc.files import write_json
+from egohieraloc.geometry.align import align
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.check import believed
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints, save
@@ -34,6 +36,7 @@ from egohieraloc.geometry.selection import (
 )
 
 _MIN_CALIBRATION_FRAMES = 10
+_ANCHOR_NEIGHBOURS = 20
 _BLOCK = 50  # frames or, times ten, pairs between two lines of progress
 _GROWTH = 1.3  # how much a map grows between two global adjustments; COLMAP's 1.1 is slower, not better
 _SMALL_SIDE = 800  # below it SIFT starts at double size
@@ -41,7 +44,7 @@ _SMALL_SIDE = 800  # below it SIFT starts at double size
 
 @dataclass(frozen=True, kw_only=True)
 class SfmJob:
-    """What the process is asked to do. Pictures are images/<position>.jpg, `size` is theirs."""
+    """What the process is asked to do. Pictures are images/<position>.jpg: the frames, then the anchors."""
 
     frame_index: tuple[int, ...]
     time_s: tuple[float, ...]
@@ -50,6 +53,14 @@ class SfmJob:
     full_size: tuple[int, int]  # and of the frames
     focal_px: float | None  # in pixels of the frames, where it is known
     config: SfmConfig
+    anchor_camera: Camera | None = None
+    anchor_center: tuple[tuple[float, ...], ...] = ()  # known positions of the anchors' cameras
+
+    @property
+    def anchors(self) -> range:
+        """Positions of the anchors."""
+        count = len(self.frame_index)
+        return range(count, count + len(self.anchor_center))
 
     @staticmethod
     def name(position: int) -> str:
@@ -75,7 +86,14 @@ def write_job(folder: Path, job: SfmJob) -> None:
 def read_job(folder: Path) -> SfmJob:
     value = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     lists = {key: tuple(value[key]) for key in ("frame_index", "time_s", "sharpness", "size", "full_size")}
-    return SfmJob(**lists, focal_px=value["focal_px"], config=SfmConfig(**value["config"]))
+    camera = value["anchor_camera"]
+    return SfmJob(
+        **lists,
+        focal_px=value["focal_px"],
+        config=SfmConfig(**value["config"]),
+        anchor_camera=camera and Camera(**{**camera, "params": tuple(camera["params"])}),
+        anchor_center=tuple(tuple(center) for center in value["anchor_center"]),
+    )
 
 
 def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
@@ -92,11 +110,13 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
     _report("mapping", 0.0)
     model = _largest(_map(folder, job, [job.name(i) for i in mapped]), "the frames do not overlap enough")
     others = sorted(set(range(count)) - set(_positions(model)))
-    if others:
-        _match(folder, job, attaching_pairs(_positions(model), others, neighbours=4), "attaching")
+    if others or job.anchors:
+        pairs = attaching_pairs(_positions(model), others, neighbours=4)
+        _match(folder, job, pairs | _anchor_pairs(folder, job, mapped), "attaching")
         _report("registering", 0.0)
         model = _attach(folder, job, model)
-    return _enlarged(believed(_to_reconstruction(model, job), config), job)
+    found = _enlarged(believed(_to_reconstruction(model, job), config), job)
+    return _aligned(found, model, job) if job.anchors else found
 
 
 def _extract(folder: Path, job: SfmJob) -> None:
@@ -114,17 +134,27 @@ def _extract(folder: Path, job: SfmJob) -> None:
     options.sift.first_octave = -1 if max(width, height) < _SMALL_SIDE else 0
     for start in range(0, len(job.frame_index), _BLOCK):
         _report("features", start / len(job.frame_index))
-        names = [job.name(i) for i in range(start, min(start + _BLOCK, len(job.frame_index)))]
         if start:
             reader.existing_camera_id = 1
-        pycolmap.extract_features(
-            folder / "database.db",
-            folder / "images",
-            image_names=names,
-            camera_mode=pycolmap.CameraMode.SINGLE,
-            reader_options=reader,
-            extraction_options=options,
-        )
+        _extract_block(folder, range(start, min(start + _BLOCK, len(job.frame_index))), reader, options)
+    if job.anchor_camera is not None:
+        params = ",".join(str(v) for v in job.anchor_camera.params)
+        reader = pycolmap.ImageReaderOptions(camera_model=job.anchor_camera.model, camera_params=params)
+        _extract_block(folder, job.anchors, reader, options)
+
+
+def _extract_block(folder: Path, positions: Iterable[int], reader: Any, options: Any) -> None:
+    """Features of pictures of one camera; those the database has already are kept."""
+    import pycolmap
+
+    pycolmap.extract_features(
+        folder / "database.db",
+        folder / "images",
+        image_names=[SfmJob.name(position) for position in positions],
+        camera_mode=pycolmap.CameraMode.SINGLE,
+        reader_options=reader,
+        extraction_options=options,
+    )
 
 
 def _calibrate(folder: Path, job: SfmJob) -> None:
@@ -157,6 +187,16 @@ def _map_pairs(folder: Path, job: SfmJob, mapped: Sequence[int]) -> set[Pair]:
         described, stride=config.loop_stride, neighbours=config.loop_neighbours, min_gap=config.overlap
     )
     return {(mapped[i], mapped[j]) for i, j in pairs}
+
+
+def _anchor_pairs(folder: Path, job: SfmJob, mapped: Sequence[int]) -> set[Pair]:
+    """Each anchor with the frames of the map that look most like it."""
+    if not job.anchors:
+        return set()
+    described = vlad(_local_descriptors(folder, job, [*mapped, *job.anchors]))
+    similar = described[len(mapped) :] @ described[: len(mapped)].T
+    best = np.argsort(-similar, axis=1)[:, :_ANCHOR_NEIGHBOURS]
+    return {(mapped[j], anchor) for anchor, row in zip(job.anchors, best, strict=True) for j in row}
 
 
 def _local_descriptors(folder: Path, job: SfmJob, mapped: Sequence[int]) -> list[NDArray[np.uint8]]:
@@ -215,6 +255,7 @@ def _map(folder: Path, job: SfmJob, names: Sequence[str], *, start_from: Path | 
         image_names=list(names),
         extract_colors=False,
         fix_existing_frames=start_from is not None,
+        constant_cameras={2} if job.anchor_camera else set(),
     )
     options.ba_global_frames_ratio = options.ba_global_points_ratio = _GROWTH
     options.mapper.abs_pose_min_num_inliers = job.config.min_inliers
@@ -230,7 +271,7 @@ def _attach(folder: Path, job: SfmJob, model: Any) -> Any:
     shutil.rmtree(start, ignore_errors=True)
     start.mkdir()
     model.write(start)
-    names = [job.name(i) for i in range(len(job.frame_index))]
+    names = [job.name(i) for i in [*range(len(job.frame_index)), *job.anchors]]
     grown = _map(folder, job, names, start_from=start)
     return max([model, *grown], key=lambda m: m.num_reg_images())
 
@@ -246,16 +287,17 @@ def _positions(model: Any) -> list[int]:
 
 
 def _to_reconstruction(model: Any, job: SfmJob) -> Reconstruction:
-    lens = next(iter(model.cameras.values()))
+    lens = model.cameras[1]
     camera = Camera(lens.model.name, lens.width, lens.height, tuple(float(v) for v in lens.params))
     row = {point: i for i, point in enumerate(model.points3D)}
     xyz = np.array([point.xyz for point in model.points3D.values()]).reshape(-1, 3)
     poses: dict[int, CameraPose] = {}
     seen: list[tuple[int, int, float, float]] = []
     for image in model.images.values():
-        if not image.has_pose:
+        position = int(Path(image.name).stem)
+        if not image.has_pose or position in job.anchors:
             continue
-        index = job.frame_index[int(Path(image.name).stem)]
+        index = job.frame_index[position]
         poses[index] = CameraPose(image.cam_from_world().matrix())
         seen += [(index, row[p.point3D_id], *p.xy) for p in image.get_observation_points2D()]
     frames = tuple(
@@ -276,6 +318,22 @@ def _enlarged(reduced: Reconstruction, job: SfmJob) -> Reconstruction:
     params = tuple(v * (scale[i] if i < len(scale) else 1.0) for i, v in enumerate(camera.params))
     points = replace(reduced.points, pixel=reduced.points.pixel * (across, down))
     return replace(reduced, camera=Camera(camera.model, *job.full_size, params), points=points)
+
+
+def _aligned(found: Reconstruction, model: Any, job: SfmJob) -> Reconstruction:
+    """In the frame of the anchors, or as it was when too few of them were registered or agree."""
+    pairs = [
+        (image.projection_center(), job.anchor_center[position - len(job.frame_index)])
+        for image in model.images.values()
+        if image.has_pose and (position := int(Path(image.name).stem)) in job.anchors
+    ]
+    source, target = np.array(pairs, np.float64).reshape(-1, 2, 3).swapaxes(0, 1)
+    try:
+        alignment = align(source, target, max_error=job.config.anchor_error_m)
+    except GeometryError as error:
+        print(f"not aligned: {error}", file=sys.stderr)
+        return found
+    return alignment.target_from_source.reconstruction(found)
 
 
 def _report(stage: str, share: float) -> None:
