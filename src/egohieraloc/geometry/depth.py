@@ -69,7 +69,7 @@ def _read_depth(path: Path) -> DepthMap:
         return DepthMap(millimetres.astype(np.float32) / 1000, DepthUnit.METRIC)
     except (OSError, ValueError, EOFError, cv2.error) as error:
         raise GeometryError(
-            f"{path} is not a depth map ({error}). Wanted a 16-bit PNG in millimetres, or .npy (h, w) in metres."
+            f"{path} is not a depth map ({error}). Wanted a 16-bit PNG in millimetres, or .npy in metres."
         ) from error
 
 

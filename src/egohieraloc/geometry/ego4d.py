@@ -56,7 +56,7 @@ def read_scan_camera(path: str | Path, scan_uid: str, *, width: int, height: int
 
 
 def submission_entry(answer: Localization3D | NotLocalized, poses: Reconstruction) -> dict[str, Any]:
-    """One query's part of a submission: the place in the scan, in the query camera, and that camera's pose."""
+    """One query's part of a submission: the place in the scan and in the query camera, and its pose."""
     if isinstance(answer, NotLocalized):
         return {"pred_3d_vec_world": None, "pred_3d_vec_query_frame": None, "query_frame_pose": None}
     pose = np.eye(4)
