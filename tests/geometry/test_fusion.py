@@ -248,3 +248,29 @@ def test_covariance_tells_the_size_and_the_direction_of_the_error():
 
 def test_wide_views_are_worth_more_than_narrow_ones():
     assert np.trace(fuse(make_views(8, 60.0)).covariance) < np.trace(fuse(make_views(8, 5.0)).covariance)
+
+
+def test_views_are_weighed_against_what_rays_and_depths_say_together():
+    """All depths 15 % short: their own consensus is off, and good views must not pay for it."""
+    views = [replace(v, depth=v.depth * 0.85, depth_error=0.4) for v in make_views(8, 90.0)]
+    assert min(view.reprojection for view in fuse(views).views) > 0.9
+    assert min(view.reprojection for view in fuse(views, MEAN).views) < 0.1
+
+
+def test_rays_that_scatter_more_than_they_claim_count_less_than_depth():
+    errors = []
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        views = [
+            replace(v, pixel=v.pixel + generator.normal(0, 15, 2), pixel_error=1.0)
+            for v in make_views(8, 15.0)
+        ]
+        errors.append(np.linalg.norm(fuse(views).point_world - THING))
+    assert np.mean(errors) < 0.2  # 0.3 if their claim is believed
+
+
+def test_a_view_that_disagrees_counts_less_even_without_the_reprojection_factor():
+    views = make_views(9)
+    views[4] = replace(views[4], pixel=views[4].pixel + np.array([150, 80]))
+    answer = fuse(views, FusionConfig(reprojection=False))
+    assert np.linalg.norm(answer.point_world - THING) < 0.1  # 0.58 by plain least squares

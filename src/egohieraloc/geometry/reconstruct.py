@@ -53,6 +53,8 @@ def reconstruct(
 ) -> Reconstruction | NotLocalized:
     """Camera poses and sparse points of a video; from the folder `cache` when `key` was done before.
 
+    `key` is a file name that stands for the video's content and all settings that matter.
+
     `frames` are only read when they are needed. `focal_px` is the focal length in pixels where it is known.
     `descriptors` (N, D), one row for each frame, choose which frames look alike; without them local features
     do. With five or more `anchors` the answer is in their frame, in metres, when enough of them could be
