@@ -82,11 +82,18 @@ def test_rays_without_spread_and_without_depth_are_no_answer():
     assert fuse(parallel[:1]) is None
     assert fuse([]) is None
     assert fuse(parallel, LITERAL) is None  # the paper's form needs depth
-    behind = [replace(v, pixel=2 * np.array([320.0, 240]) - v.pixel, depth=None) for v in make_views(2, 80)]
-    diverging = [
-        replace(v, pixel=v.pixel + np.array([s * 600, 0])) for v, s in zip(behind, (-1, 1), strict=True)
-    ]
-    assert fuse(diverging) is None
+
+
+@pytest.mark.parametrize("camera", [CAMERA, FISHEYE], ids=["pinhole", "fisheye"])
+def test_rays_that_would_meet_behind_the_cameras_are_no_answer(camera):
+    pair = [replace(view, depth=None) for view in make_views(2, 40.0, camera=camera)]
+    for shift, nearer in ((-100, True), (20, False), (200, None), (300, None)):
+        shifts = np.array([[shift, 0], [-shift, 0]])
+        answer = fuse([replace(view, pixel=view.pixel + s) for view, s in zip(pair, shifts, strict=True)])
+        if nearer is None:
+            assert answer is None  # the rays diverge
+        else:
+            assert (answer.point_world[2] < THING[2]) == nearer
 
 
 def test_weighted_ray_triangulation():

@@ -250,8 +250,6 @@ def _joint_solution(views: Sequence[View], factors: Floats, start: Floats) -> tu
         point = moved
         if done:
             break
-    if ((point - origins) * rays).sum(1).max() <= 0:
-        return None
     inflation = max(1.0, float((trust * chi2).sum() / weights.sum()) / 3)
     return point, np.linalg.inv(normal) * inflation
 
