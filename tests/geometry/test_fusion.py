@@ -281,3 +281,13 @@ def test_a_view_that_disagrees_counts_less_even_without_the_reprojection_factor(
     views[4] = replace(views[4], pixel=views[4].pixel + np.array([150, 80]))
     answer = fuse(views, FusionConfig(reprojection=False))
     assert np.linalg.norm(answer.point_world - THING) < 0.1  # 0.58 by plain least squares
+
+
+def test_a_bad_depth_does_not_cost_a_view_its_ray():
+    """Only the two outermost rays fix the distance; their own depth is useless, all others are 10 % off."""
+    wide, narrow = make_views(2, 60.0), make_views(6, 2.0)
+    views = [replace(view, depth_variance=10.0) for view in wide]
+    views += [replace(view, depth=view.depth * 1.1, depth_error=0.3) for view in narrow]
+    config = FusionConfig(baseline=False)
+    assert np.linalg.norm(fuse(views, config).point_world - THING) < 0.06
+    assert fuse(views, config).views[0].depth < 1e-9

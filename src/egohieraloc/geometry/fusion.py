@@ -163,11 +163,9 @@ def _ray_consensus(views: Sequence[View], config: FusionConfig) -> Floats | None
     best, best_score = None, 0.0
     for pair in np.column_stack([first, second])[::step]:
         point = triangulate(origins[pair], rays[pair], np.ones(2))
-        if point is None or ((point - origins[pair]) * rays[pair]).sum(1).min() <= 0:
+        if point is None:
             continue
         score = float(reprojection_factor(*_reprojection(views, point, config)).sum())
-        # Of equal agreement the wider crossing: it fixes the depth best.
-        score *= 1 + 0.1 * float(np.linalg.norm(np.cross(*rays[pair])))
         if score > best_score:
             best, best_score = point, score
     return best
