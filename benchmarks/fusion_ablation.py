@@ -179,8 +179,8 @@ def draw(errors: dict[tuple[str, float], dict[str, Floats]], path: Path) -> None
         axis.set_xlabel(TITLES[noise])
         axis.set_yscale("log")
     axes[0].set_ylabel("median error (% of the distance)")
-    axes[-1].legend(fontsize=7)
-    figure.tight_layout()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=len(RULES), fontsize=8)
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 

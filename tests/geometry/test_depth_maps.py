@@ -73,6 +73,16 @@ def test_no_fit_is_none_not_a_guess():
     assert fit_affine_disparity(values, 1 / values, DepthConfig(min_points=41)) is None
 
 
+def test_a_fit_few_points_support_is_not_believed():
+    generator = np.random.default_rng(0)
+    values = generator.uniform(0.1, 5, 100)
+    depth = np.where(np.arange(100) < 20, 1 / (0.35 * values + 0.08), generator.uniform(0.1, 100, 100))
+    assert fit_affine_disparity(values, depth) is None
+    found = fit_affine_disparity(values, depth, DepthConfig(min_inlier_share=0.1))
+    assert found is not None
+    assert found.scale == pytest.approx(0.35, rel=0.05)
+
+
 def test_inverse_depth_below_zero_is_unknown():
     fit = fit_affine_disparity(np.arange(30.0), 1 / (0.1 * np.arange(30.0) + 0.5))
     assert fit is not None

@@ -91,6 +91,7 @@ def test_depth_of_the_thing_not_of_the_rim():
     flat = PlaceConfig(fusion=FusionConfig(thickness_share=0.0))
     plane = lift(view, CAMERA, POSE, flat, depth_map=depth_map)
     assert plane.depth == 2
+    assert plane.depth_error == pytest.approx(np.hypot(0.05 * 2, 0.3 * 16 * 2 / 50))
     np.testing.assert_allclose(plane.point_world, [(24 - 32) / 50 * 2, (16 - 24) / 50 * 2, 2])
 
 
@@ -160,5 +161,7 @@ def test_points_on_the_thing_are_those_that_stay_in_its_box():
     assert (
         len(thing_points([masked(hole)], world, DEFAULT).weight) == 1
     )  # point 1 in frame 0; 0 is in the hole
+    once = thing_points([prediction()], world, DEFAULT)
+    assert once.weight == pytest.approx([1, np.exp(-2 * (0.75**2 + 0.5**2))])  # less towards the rim
     wide = thing_points([prediction()], world, PlaceConfig(region_margin=1.0))
     assert len(wide.weight) == 3

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix, diags
+from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from egohieraloc.config import SfmConfig
@@ -59,8 +59,5 @@ def _largest_part(reconstruction: Reconstruction, frames: set[int]) -> set[int]:
     names, row = np.unique(points.frame[kept], return_inverse=True)
     column: NDArray[np.int64] = points.point[kept]
     sees = coo_matrix((np.ones(len(row)), (row, column)), (len(names), len(points.xyz_world))).tocsr()
-    sees.data[:] = 1  # a point seen twice in a frame counts once
-    shared = sees @ sees.T
-    shared -= diags(shared.diagonal())
-    _, label = connected_components(shared >= MIN_SHARED_POINTS, directed=False)
+    _, label = connected_components(sees @ sees.T >= MIN_SHARED_POINTS, directed=False)
     return set(names[label == np.bincount(label).argmax()].tolist())

@@ -106,9 +106,8 @@ def fit_affine_disparity(
     usable = np.abs(run) > 1e-9 * np.abs(x).max()
     scale = (y[second] - y[first])[usable] / run[usable]
     shift = y[first][usable] - scale * x[first][usable]
-    if not (scale > 0).any():
+    if len(scale) == 0:
         return None
-    scale, shift = scale[scale > 0], shift[scale > 0]
     support = (np.abs(scale[:, None] * x + shift[:, None] - y) <= config.tolerance * y).sum(1)
     line = float(scale[support.argmax()]), float(shift[support.argmax()])
     inliers = np.abs(line[0] * x + line[1] - y) <= config.tolerance * y
