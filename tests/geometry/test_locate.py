@@ -101,9 +101,9 @@ def test_misses_are_values_with_a_reason(predictions, world, words):
 
 def test_only_the_last_appearance_counts():
     moved = THING + np.array([1.0, 0, 0])
-    both = track(range(4)) + track(range(6, 10), moved)
+    both = track(range(4)) + track(range(5, 10), moved)
     np.testing.assert_allclose(located(place(both, walk(), asked_at_s=0.0)).point_world, moved, atol=1e-6)
-    assert [p.sample for p in last_appearance(both[::-1])] == [6, 7, 8, 9]
+    assert [p.sample for p in last_appearance(both[::-1])] == [5, 6, 7, 8, 9]
     assert len(last_appearance(both[:1])) == 1
 
 

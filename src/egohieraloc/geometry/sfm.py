@@ -105,7 +105,8 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
     _extract(folder, job)
     if job.focal_px is None and config.calibration_frames:
         _calibrate(folder, job)
-    mapped = sharpest_per_window(job.sharpness, config.max_map_frames)
+    wanted = max(config.min_map_frames, round(config.map_share * count))
+    mapped = sharpest_per_window(job.sharpness, min(wanted, config.max_map_frames))
     _match(folder, job, _map_pairs(folder, job, mapped), "matching")
     _report("mapping", 0.0)
     model = _largest(_map(folder, job, [job.name(i) for i in mapped]), "the frames do not overlap enough")
