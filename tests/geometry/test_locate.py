@@ -107,6 +107,21 @@ def test_only_the_last_appearance_counts():
     assert len(last_appearance(both[:1])) == 1
 
 
+def test_centres_the_lens_cannot_see_are_left_out():
+    folding = Camera("SIMPLE_RADIAL", 640, 480, (300.0, 320.0, 240.0, -0.4))  # its rays end 183 px off
+    world = Reconstruction(folding, walk().frames, "m")
+    outside = FramePrediction(0, 0, 0.0, 0.9, Box(600, 0, 640, 40))
+    answer = place([outside], world, asked_at_s=0.0, depth=depth_maps(range(1)))
+    assert isinstance(answer, NotLocalized)
+    wide = Camera("SIMPLE_RADIAL_FISHEYE", 640, 480, (150.0, 320.0, 240.0, 0.0))
+    aside = [replace(outside, frame_index=6 * i, sample=i) for i in range(2)]  # 113 degrees off the axis
+    answer = place(
+        aside, Reconstruction(wide, walk().frames, "m"), asked_at_s=0.0, depth=depth_maps(range(2))
+    )
+    assert isinstance(answer, NotLocalized)
+    assert "distance cannot be told" in answer.reason
+
+
 def test_units_must_agree():
     predictions = track(range(3))
     with pytest.raises(GeometryError, match="scale_by_depth"):

@@ -226,8 +226,8 @@ def _joint_solution(views: Sequence[View], factors: Floats, start: Floats) -> tu
     has_depth = np.array([view.depth is not None for view in views])
     along = np.array([view.depth or 0.0 for view in views]) / (rays * axes).sum(1)  # depth is along z
     along_error = np.array([max(view.depth_error, 1e-9) for view in views])
-    along_info = np.where(has_depth, factors[:, 1] / along_error**2, 0)
-    along_info *= 1 / max(factors[has_depth, 1].sum(), 1e-12) if has_depth.any() else 0.0
+    depth_share = np.where(has_depth, factors[:, 1], 0.0)
+    along_info = depth_share / max(depth_share.sum(), 1e-12) / along_error**2
     outer = rays[:, :, None] * rays[:, None, :]
     point, scatter = start, 0.0
     for _ in range(_ITERATIONS):

@@ -21,6 +21,7 @@ from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.types import Box, DepthMap, Floats, FramePrediction
 
 _GRID = 24  # samples along each side of a box that has no mask
+_MIN_FORWARD = 0.05  # cosine between a ray and the optical axis
 _BORDER_PX = 1.5  # a box this near to the picture's border is taken as cut by it
 
 
@@ -105,10 +106,12 @@ def lift(
         diagonal_px=diagonal,
         semantic=semantic_score(prediction, fusion),
     )
-    if depth is None or spread is None:
+    looks_aside = not camera.rays(view.pixel)[0, 2] > _MIN_FORWARD  # a fisheye may: depth along z is no help
+    if depth is None or spread is None or looks_aside:
         return view
     if fusion.literal:
-        return replace(view, depth=depth, depth_error=spread, depth_variance=spread**2)
+        error = float(np.hypot(spread, fusion.depth_error_share * depth))
+        return replace(view, depth=depth, depth_error=error, depth_variance=spread**2)
     # A map tells the depth of the side one sees; the centre lies behind it by a part of the thing's size.
     size = float(np.sqrt(box.width * box.height)) * depth / camera.focal[0]
     errors = (spread / 2, fusion.depth_error_share * depth, fusion.thickness_error_share * size)

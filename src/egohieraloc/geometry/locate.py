@@ -145,17 +145,11 @@ def _views(
         if prediction.frame_index in reconstruction.poses
     ] or _borrowed_pose(predictions, reconstruction, config.max_pose_gap_s)
     points = thing_points(predictions, reconstruction, config)
-    return [
-        lift(
-            prediction,
-            reconstruction.camera,
-            pose,
-            config,
-            depth_map=depth.get(prediction.frame_index),
-            points=points,
-        )
-        for prediction, pose in posed
+    views = [
+        lift(p, reconstruction.camera, pose, config, depth_map=depth.get(p.frame_index), points=points)
+        for p, pose in posed
     ]
+    return [view for view in views if np.isfinite(view.ray_world).all()]  # else the lens has no such ray
 
 
 def _borrowed_pose(
