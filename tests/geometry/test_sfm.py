@@ -141,6 +141,20 @@ def test_other_ways_to_a_map(tmp_path, config):
     assert align_to_positions(found, truth, max_error=0.05)[1].rmse < 0.01
 
 
+@pytest.mark.slow
+def test_a_fisheye_walk_with_a_guess_far_off(tmp_path):
+    """The guess is 0.9 picture widths, more than twice the true 0.41."""
+    lens = Camera("SIMPLE_RADIAL_FISHEYE", 320, 240, (130.0, 160.0, 120.0, -0.03))
+    shots = walk(20, camera=lens)
+    config = SfmConfig(max_features=600, camera_model="SIMPLE_RADIAL_FISHEYE")
+    found = reconstruct([shot.frame for shot in shots], cache=tmp_path, key="fisheye", config=config)
+    assert isinstance(found, Reconstruction), found
+    assert found.num_posed >= 19
+    np.testing.assert_allclose(found.camera.params, lens.params, rtol=0.02)
+    truth = {shot.frame.index: shot.pose.center_world for shot in shots}
+    assert align_to_positions(found, truth, max_error=0.05)[1].rmse < 0.01
+
+
 def test_anchors_share_one_camera(tmp_path):
     cameras = [Camera("PINHOLE", 64, 48, (focal, focal, 32.0, 24.0)) for focal in (50.0, 60.0)]
     anchors = [Anchor(np.zeros((48, 64, 3), np.uint8), camera, np.zeros(3)) for camera in cameras]
