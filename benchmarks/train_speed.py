@@ -15,7 +15,8 @@ from pathlib import Path
 
 import torch
 
-from egohieraloc.config import override, preset
+from egohieraloc.config import preset
+from egohieraloc.settings import override
 from egohieraloc.training.composer import Composer
 from egohieraloc.training.loop import ClipObjective, _freeze_norms, build_optimizer
 from egohieraloc.training.losses import LossWeights

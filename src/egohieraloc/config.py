@@ -1,22 +1,15 @@
 """Settings: frozen, one class per part, nested. A part receives its own settings only.
 
-Each field names the paper's symbol where it has one. Presets are Python expressions (`PRESETS`); `override`
-applies words like `qam.decay=0.4`, and an unknown key is an error that names the nearest one.
+Each field names the paper's symbol where it has one. Presets are Python expressions (`PRESETS`); how settings
+are read, changed and checked is in `settings.py`.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import types
-import typing
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 from egohieraloc.errors import ConfigError
-
-Config = TypeVar("Config")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +146,77 @@ class TemporalConfig:
             )
 
 
+CameraModel = Literal["PINHOLE", "SIMPLE_RADIAL", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SfmConfig:
+    """Poses from the video itself (appendix "Camera Pose Estimation and Alignment")."""
+
+    camera_model: CameraModel = "SIMPLE_RADIAL"  # paper: SIMPLE_RADIAL_FISHEYE, for wide lenses
+    focal_factor: float = 0.9  # first guess of the focal length, in picture widths, where none is known
+    calibration_frames: int = 0  # sharp neighbouring frames that give a better one (paper: at most 25)
+    mapper: Literal["incremental", "global"] = "incremental"
+    max_image_side: int = 1024  # features are found in pictures no larger than this
+    max_features: int = 2048  # SIFT features a frame
+    map_share: float = 0.5  # of the frames the map is built from, the sharpest; the others are registered
+    min_map_frames: int = 100  # into it. A short video is mapped whole,
+    max_map_frames: int = 450  # a long one by no more than these
+    overlap: int = 15  # sequential matching: reaches this many frames ahead (paper: 15)
+    loop_stride: int = 2  # loop detection asks for every n-th frame of the map
+    loop_neighbours: int = 10  # and matches it with this many frames that look alike
+    min_inliers: int = 30  # 2D-3D matches a frame must keep to have a pose
+    max_reprojection_px: float = 4.0  # of a map that is believed (median over a frame's points)
+    anchor_error_m: float = 0.5  # how far pictures of known position may be off (paper: 30)
+    max_time_s: float = 3600.0  # after that the answer is NotLocalized; what was computed is kept
+    num_threads: int = -1  # all cores
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthConfig:
+    """Fit of a network's relative inverse depth to the points of the reconstruction."""
+
+    min_points: int = 20  # visible points a frame needs for a fit of its own
+    tolerance: float = 0.05  # relative depth error up to which a point supports a fit
+    min_inlier_share: float = 0.3  # of the points; below it the fit is not believed
+    neighbour_s: float = 1.0  # a frame without a fit takes that of the nearest frame within this time
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionConfig:
+    """Many views, one point: the Geometric-Semantic Joint Confidence (section 3.6)."""
+
+    literal: bool = False  # the paper's form to the letter; False: with the corrections of docs/place.md
+    semantic_average: bool = True  # P_ave
+    semantic_threshold: bool = True  # P_thr
+    semantic_maximum: bool = True  # P_max
+    depth: bool = True  # varpi^depth
+    reprojection: bool = True  # varpi^reproj
+    baseline: bool = True  # varpi^tri
+    triangulate: bool = True  # use the rays themselves beside the back-projected points
+    probability_threshold: float = 0.5  # wp
+    depth_variance: float | None = None  # sigma_0^2; None: the median over the candidate views
+    reprojection_px: float = 10.0  # epsilon_r = max(10, 0.02 * diagonal of the box)
+    reprojection_share: float = 0.02
+    min_baseline: float = 0.01  # lower clamp of varpi^tri
+    min_weight: float = 1e-6  # epsilon_w
+    center_error_share: float = 0.08  # error of a box centre, as a share of the box diagonal
+    depth_error_share: float = 0.05  # error of a depth beyond its spread in the mask, as a share of it
+    thickness_share: float = 0.2  # how far the centre lies behind the visible side, in sizes of the thing
+    thickness_error_share: float = 0.3  # (a flat thing 0, a ball 1/3, a cube 1/2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceConfig:
+    """The 3D answer."""
+
+    fusion: FusionConfig = field(default_factory=FusionConfig)
+    max_pose_gap_s: float = 2.0  # a frame without pose takes the nearest posed one within this time
+    min_region_points: int = 3  # points of the reconstruction a view needs for a depth without network
+    region_margin: float = 0.0  # how far around the box such points may lie, in box sides
+
+
 PRESETS: dict[str, NetworkConfig] = {
     # For tests: small enough to overfit a clip in seconds.
     "tiny": NetworkConfig(
@@ -183,73 +247,3 @@ def preset(name: str) -> NetworkConfig:
     if name not in PRESETS:
         raise ConfigError(f"No preset is called '{name}'. There are: {', '.join(PRESETS)}.")
     return PRESETS[name]
-
-
-def to_dict(config: Any) -> dict[str, Any]:
-    """Nested plain values, as they go into JSON."""
-    return dataclasses.asdict(config)
-
-
-def from_dict(cls: type[Config], values: Mapping[str, Any], *, where: str = "") -> Config:
-    """Build nested settings from plain values; keys left out keep their default."""
-    default = cls()
-    return update(default, values, where=where)
-
-
-def update(config: Config, values: Mapping[str, Any], *, where: str = "") -> Config:
-    """The settings with some values replaced; nested mappings go into nested settings."""
-    hints = typing.get_type_hints(type(config))
-    changes = {}
-    for key, value in values.items():
-        name = f"{where}{key}"
-        if key not in hints:
-            near = difflib.get_close_matches(key, hints, n=1, cutoff=0)
-            raise ConfigError(f"Unknown setting '{name}'; did you mean '{where}{near[0]}'?")
-        current = getattr(config, key)
-        if dataclasses.is_dataclass(current) and isinstance(value, Mapping):
-            changes[key] = update(current, value, where=f"{name}.")
-        else:
-            changes[key] = _checked(value, hints[key], name)
-    try:
-        return dataclasses.replace(config, **changes)  # type: ignore[type-var]
-    except ValueError as error:
-        raise ConfigError(f"{where or 'Settings'}: {error}") from error
-
-
-def override(config: Config, words: Iterable[str]) -> Config:
-    """Apply words like `qam.decay=0.4`; values are read as TOML, and as plain text where that fails."""
-    import tomllib
-
-    for word in words:
-        path, separator, text = word.partition("=")
-        if not separator:
-            raise ConfigError(f"A setting is written section.key=value, got '{word}'.")
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = text
-        for key in reversed(path.strip().split(".")):
-            value = {key: value}
-        config = update(config, value)
-    return config
-
-
-def _checked(value: Any, wanted: Any, name: str) -> Any:
-    """The value as the wanted type, or an error: an int is a float, a list is a tuple, nothing else bends."""
-    origin, choices = typing.get_origin(wanted), typing.get_args(wanted)
-    if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in choices:
-            return None
-        return _checked(value, next(c for c in choices if c is not type(None)), name)
-    if origin is Literal:
-        if value in choices:
-            return value
-        raise ConfigError(f"Setting '{name}' must be one of {', '.join(map(repr, choices))}, got {value!r}.")
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_checked(v, choices[0], name) for v in value)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    plain = origin or wanted
-    if not isinstance(value, plain) or (isinstance(value, bool) and plain is not bool):
-        raise ConfigError(f"Setting '{name}' must be {getattr(plain, '__name__', plain)}, got {value!r}.")
-    return value

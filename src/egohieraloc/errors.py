@@ -33,6 +33,10 @@ class OutputError(EgoHieraLocError):
     """A result cannot be written."""
 
 
+class GeometryError(EgoHieraLocError):
+    """A camera, a pose, a depth map or a reference cannot be used."""
+
+
 class MissingExtraError(EgoHieraLocError):
     """An optional package is needed and not installed."""
 

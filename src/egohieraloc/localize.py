@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from egohieraloc.config import SearchConfig, TemporalConfig
@@ -31,8 +32,8 @@ from egohieraloc.video.reader import Video
 class LocalizerConfig:
     """What can be set without training anew."""
 
-    search: SearchConfig = SearchConfig()
-    temporal: TemporalConfig = TemporalConfig()
+    search: SearchConfig = field(default_factory=SearchConfig)
+    temporal: TemporalConfig = field(default_factory=TemporalConfig)
 
 
 class Localizer:
@@ -99,7 +100,7 @@ class Localizer:
         reference = VideoRef(
             str(video.path),
             video.info,
-            float(min(video.info.fps, fps)) if fps else float(video.info.fps),
+            min(float(video.info.fps), fps or math.inf),
             tuple(int(i) for i in encoded.frame_index),
         )
         return Result(query, reference, found.track, found.curve, found.alternatives)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from enum import Enum
 from fractions import Fraction
 from typing import Literal
 
@@ -109,6 +110,7 @@ class FramePrediction:
     box: Box  # in pixels of the original frame
     mask: Mask | None = None  # (h, w) inside `mask_box`, at the network's own resolution
     mask_box: Box | None = None  # what `mask` covers, in pixels of the original frame
+    mask_prob: NDArray[np.float32] | None = None  # (h, w) like `mask`: the confidence of each of its pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +152,26 @@ class NotFound:
 
     reason: str
     score: float = 0.0
+
+
+class DepthUnit(Enum):
+    """What the numbers of a depth map mean. Only the last two can be back-projected."""
+
+    RELATIVE = "relative"  # inverse depth, up to a scale and a shift: large is near
+    SFM = "sfm"  # z in the unit of the reconstruction
+    METRIC = "m"  # z in metres
+
+
+@dataclass(frozen=True, eq=False)
+class DepthMap:
+    """One number for every cell of a grid over the whole frame. Not finite or not positive: unknown."""
+
+    values: NDArray[np.float32]  # (h, w)
+    unit: DepthUnit
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 2 or self.values.size == 0:
+            raise ValueError(f"A depth map must have shape (h, w), got {self.values.shape}")
 
 
 @dataclass(frozen=True, eq=False)

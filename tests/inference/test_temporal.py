@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.ndimage import median_filter
 
-from egohieraloc.config import TemporalConfig, override
+from egohieraloc.config import TemporalConfig
 from egohieraloc.errors import ConfigError
 from egohieraloc.inference.temporal import TemporalChoice, choose_interval, median_filtered
+from egohieraloc.settings import override
 
 PAPER, EXTEND = TemporalConfig(rule="paper"), TemporalConfig()
 RULES = pytest.mark.parametrize("config", [PAPER, EXTEND], ids=["paper", "extend"])

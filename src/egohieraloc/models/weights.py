@@ -16,10 +16,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from egohieraloc.config import NetworkConfig, from_dict, to_dict
+from egohieraloc.config import NetworkConfig
 from egohieraloc.errors import ConfigError, WeightsError
 from egohieraloc.files import atomic_path
 from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.settings import from_dict, to_dict
 
 FORMAT = 1
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import torch
 
-from egohieraloc.config import NetworkConfig, override, preset, to_dict, update
+from egohieraloc.config import NetworkConfig, preset
 from egohieraloc.errors import ConfigError
 from egohieraloc.files import write_json
 from egohieraloc.models.backbone import load_imagenet
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import save_weights
+from egohieraloc.settings import override, to_dict, update
 from egohieraloc.training.checkpoint import TrainState
 from egohieraloc.training.composer import Composer
 from egohieraloc.training.composer_config import ComposerConfig

@@ -1,0 +1,186 @@
+"""Place seven objects of a real walk in 3D, from RGB alone, and compare with the truth.
+
+    python benchmarks/place_real.py --data DIR [--cache DIR] [--depth points|sensor] [--answers FILE]
+
+DIR holds rgb/, poses.txt and objects.json: a HoloLens sequence of deep-video-mvs with seven labelled objects.
+Poses come from structure from motion; the true ones only align and check. The 2D answers are the given boxes,
+or those of FILE: {"object": [{"frame": int, "score": float, "box": [x1, y1, x2, y2]}, ...]} (in our pixels).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from egohieraloc.config import FusionConfig, PlaceConfig, SfmConfig
+from egohieraloc.geometry.align import align_to_positions, fit_sim3
+from egohieraloc.geometry.depth import read_depth_folder
+from egohieraloc.geometry.fusion import View, fuse
+from egohieraloc.geometry.lift import lift, thing_points
+from egohieraloc.geometry.locate import last_appearance, place
+from egohieraloc.geometry.reconstruct import reconstruct
+from egohieraloc.geometry.reconstruction import Reconstruction
+from egohieraloc.images import read_image
+from egohieraloc.types import Box, DepthMap, Floats, Frame, FramePrediction, NotLocalized
+
+FRAMES_PER_S = 5.0  # the source does not give it
+HALF_PIXEL = 0.5  # its pixel centres are at integers, ours at halves
+FACTORS = ("semantic_average", "semantic_threshold", "semantic_maximum", "depth", "reprojection", "baseline")
+UNWEIGHTED = dict.fromkeys(FACTORS, False)
+
+Rule = Callable[[Sequence[View]], Floats | None]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--cache", type=Path, default=Path("runs/place_real"))
+    parser.add_argument("--depth", choices=("points", "sensor"), default="points")
+    parser.add_argument(
+        "--answers", type=Path, help="JSON with our own 2D answers instead of the given boxes"
+    )
+    options = parser.parse_args()
+    found = poses(options.data, options.cache)
+    if isinstance(found, NotLocalized):
+        raise SystemExit(f"no poses: {found.reason}")
+    metric = check_poses(found, true_centers(options.data))
+    objects = json.loads((options.data / "objects.json").read_text())["objects"]
+    answers = json.loads(options.answers.read_text()) if options.answers else None
+    check_objects(objects, answers, metric, options.data if options.depth == "sensor" else None)
+
+
+def poses(data: Path, cache: Path) -> Reconstruction | NotLocalized:
+    started, stages = time.perf_counter(), {}
+
+    def progress(stage: str, share: float) -> None:
+        stages.setdefault(stage, time.perf_counter() - started)
+
+    found = reconstruct(frames(data), cache=cache, key="hololens", config=SfmConfig(), progress=progress)
+    total = time.perf_counter() - started
+    begun = " ".join(f"{stage} from {at:.0f} s," for stage, at in stages.items())
+    print(f"structure from motion: {begun} {total:.1f} s in all")
+    return found
+
+
+def frames(data: Path) -> Iterator[Frame]:
+    for path in sorted((data / "rgb").glob("*.jpg")):
+        yield Frame(int(path.stem), int(path.stem) / FRAMES_PER_S, read_image(path))
+
+
+def true_centers(data: Path) -> dict[int, Floats]:
+    rows = np.loadtxt(data / "poses.txt")
+    rotations = Rotation.from_quat(rows[:, 4:]).as_matrix()
+    return {int(row[0]): -r.T @ row[1:4] for row, r in zip(rows, rotations, strict=True)}
+
+
+def check_poses(found: Reconstruction, truth: dict[int, Floats]) -> Reconstruction:
+    source = np.array([pose.center_world for pose in found.poses.values()])
+    target = np.array([truth[index] for index in found.poses])
+    error = np.linalg.norm(fit_sim3(source, target).points(source) - target, axis=1)
+    print(
+        f"posed {found.num_posed}/{len(found.frames)} frames; camera error after Sim3: "
+        f"RMSE {np.sqrt((error**2).mean()):.3f} m, median {np.median(error):.3f}, largest {error.max():.3f}; "
+        f"{len(found.points.xyz_world)} points; focal {found.camera.focal[0]:.1f}"
+    )
+    return align_to_positions(found, truth, max_error=0.5)[0]
+
+
+def check_objects(
+    objects: list[dict], answers: dict | None, metric: Reconstruction, sensor: Path | None
+) -> None:
+    rules = {
+        "last frame only (Ego4D)": last_view,
+        "unweighted mean": fused(FusionConfig(triangulate=False, **UNWEIGHTED)),
+        "score-weighted mean (EgoLoc)": fused(
+            FusionConfig(triangulate=False, **UNWEIGHTED | {FACTORS[0]: True})
+        ),
+        "GSJC as in the paper": fused(FusionConfig(literal=True)),
+        "rays alone": lambda views: fused(FusionConfig())([without_depth(view) for view in views]),
+        "GSJC default": fused(FusionConfig()),
+    }
+    errors: dict[str, list[float]] = {name: [] for name in rules}
+    seconds, inside = [], []
+    for thing in objects:
+        track = given_track(thing) if answers is None else own_track(answers.get(thing["id"], []))
+        depth = read_depth_folder(sensor / "depth", [p.frame_index for p in track]) if sensor else {}
+        center = np.array(thing["center_world"])
+        for name, rule in rules.items():
+            config = PlaceConfig(fusion=FusionConfig(literal=name == "GSJC as in the paper"))
+            point = rule(views_of(track, metric, depth, config)) if track else None
+            errors[name].append(float("nan") if point is None else float(np.linalg.norm(point - center)))
+        started = time.perf_counter()
+        answer = place(track, metric, asked_at_s=metric.frames[-1].time_s, depth=depth)
+        seconds.append(time.perf_counter() - started)
+        if not isinstance(answer, NotLocalized):
+            off = answer.point_world - center
+            inside.append(float(off @ np.linalg.solve(answer.covariance, off)) < 11.3)  # 99 % of chi2 with 3
+    width = max(map(len, rules))
+    print(f"\n3D error in metres, depth from {'the sensor' if sensor else 'points of the map'}")
+    print(" " * width, *(f"{thing['id'][:10]:>10}" for thing in objects), f"{'median':>10}")
+    for name, row in errors.items():
+        missed = [np.inf if np.isnan(v) else v for v in row]
+        print(f"{name:<{width}}", *(f"{v:10.3f}" for v in row), f"{np.median(missed):10.3f}")
+    print(
+        f"\none question in 3D: {1000 * max(seconds):.0f} ms at most; truth inside the 99 % ellipsoid: ",
+        end="",
+    )
+    print(f"{sum(inside)}/{len(inside)}")
+
+
+def given_track(thing: dict) -> list[FramePrediction]:
+    boxes = thing["last_appearance"]["boxes"].items()
+    return [
+        FramePrediction(int(i), int(i), int(i) / FRAMES_PER_S, 1.0, Box(*(v + HALF_PIXEL for v in box)))
+        for i, box in boxes
+    ]
+
+
+def own_track(rows: list[dict]) -> list[FramePrediction]:
+    return [
+        FramePrediction(
+            row["frame"], row["frame"], row["frame"] / FRAMES_PER_S, row["score"], Box(*row["box"])
+        )
+        for row in rows
+    ]
+
+
+def views_of(
+    track: Sequence[FramePrediction], metric: Reconstruction, depth: dict[int, DepthMap], config: PlaceConfig
+) -> list[View]:
+    track = last_appearance(track)
+    points = thing_points(track, metric, config)
+    return [
+        lift(p, metric.camera, pose, config, depth_map=depth.get(p.frame_index), points=points)
+        for p in track
+        if (pose := metric.poses.get(p.frame_index)) is not None
+    ]
+
+
+def fused(config: FusionConfig) -> Rule:
+    def rule(views: Sequence[View]) -> Floats | None:
+        answer = fuse(views, config)
+        return None if answer is None else answer.point_world
+
+    return rule
+
+
+def last_view(views: Sequence[View]) -> Floats | None:
+    with_depth = [view for view in views if view.depth is not None]
+    return with_depth[-1].point_world if with_depth else None
+
+
+def without_depth(view: View) -> View:
+    return replace(view, depth=None)
+
+
+if __name__ == "__main__":
+    main()

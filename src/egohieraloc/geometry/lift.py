@@ -1,0 +1,203 @@
+"""From a prediction in one frame to a view of the thing: its centre, its depth and how sure both are
+(section 3.5, "2D-to-3D Back-Projection").
+
+Depth comes from a map, or without one from the points of the reconstruction that lie on the thing.
+n is the number of pixels of the mask or of points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import cv2
+import numpy as np
+
+from egohieraloc.config import FusionConfig, PlaceConfig
+from egohieraloc.geometry.camera import Camera, CameraPose
+from egohieraloc.geometry.depth import depth_at
+from egohieraloc.geometry.fusion import View, weighted_median
+from egohieraloc.geometry.reconstruction import Reconstruction
+from egohieraloc.types import Box, DepthMap, Floats, FramePrediction
+
+_GRID = 24  # samples along each side of a box that has no mask
+_MIN_FORWARD = 0.05  # cosine between a ray and the optical axis
+_BORDER_PX = 1.5  # a box this near to the picture's border is taken as cut by it
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """The pixels of the thing in the frame (n, 2) and the confidence of each (n,)."""
+
+    pixels: Floats
+    probability: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class ThingPoints:
+    """Points of the reconstruction that lie on the thing (n, 3), and how much each counts (n,)."""
+
+    xyz_world: Floats
+    weight: Floats
+
+
+def region_of(prediction: FramePrediction, camera: Camera, *, literal: bool) -> Region:
+    """The mask's pixels (without its rim, unless literal); without a mask the middle of the box."""
+    if prediction.mask is not None and prediction.mask.any():
+        return _mask_region(prediction, literal=literal)
+    box = prediction.box.clipped(camera.width, camera.height)
+    # The corners of a box are mostly background: half its sides around the centre mostly are not.
+    share = 1.0 if literal else 0.5
+    steps = ((np.arange(_GRID) + 0.5) / _GRID - 0.5) * share
+    x, y = np.meshgrid(box.center[0] + steps * box.width, box.center[1] + steps * box.height)
+    return Region(np.column_stack([x.ravel(), y.ravel()]), np.ones(_GRID**2))
+
+
+def semantic_score(prediction: FramePrediction, config: FusionConfig) -> float:
+    """vartheta^sem: the mean of P_ave, P_thr and P_max, as far as they are switched on.
+
+    Without confidences per pixel the score of the frame stands for all three.
+    """
+    if not (config.semantic_average or config.semantic_threshold or config.semantic_maximum):
+        return 1.0
+    if prediction.mask is None or prediction.mask_prob is None or not prediction.mask.any():
+        return prediction.score
+    probability = prediction.mask_prob[prediction.mask].astype(np.float64)
+    high = probability[probability > config.probability_threshold]
+    terms = (
+        (config.semantic_average, probability.mean()),
+        (config.semantic_threshold, high.mean() if len(high) else 0.0),
+        (config.semantic_maximum, probability.max()),
+    )
+    return float(np.mean([value for used, value in terms if used]))
+
+
+def lift(
+    prediction: FramePrediction,
+    camera: Camera,
+    pose: CameraPose,
+    config: PlaceConfig,
+    *,
+    depth_map: DepthMap | None = None,
+    points: ThingPoints | None = None,
+) -> View:
+    """One view of the thing, with depth from the map, else from the points, else without."""
+    fusion = config.fusion
+    region = region_of(prediction, camera, literal=fusion.literal)
+    depth = spread = None
+    thickness = fusion.thickness_share
+    if depth_map is not None:
+        values = depth_at(depth_map, region.pixels, camera.width, camera.height)
+        depth, spread = _summary(values, region.probability, literal=fusion.literal)
+    if depth is None and points is not None and len(points.weight) >= config.min_region_points:
+        # In a box without mask there are points behind the thing too: they stand for its far side.
+        thickness *= prediction.mask is not None
+        values = pose.to_cam(points.xyz_world)[:, 2]
+        values = np.where(values > 0, values, np.nan)
+        depth, spread = _summary(values, points.weight, literal=fusion.literal)
+    box = prediction.box
+    diagonal = float(np.hypot(box.width, box.height))
+    view = View(
+        frame_index=prediction.frame_index,
+        camera=camera,
+        pose=pose,
+        pixel=np.array(box.center) if fusion.literal else _centre(prediction, region),
+        pixel_error=float(np.hypot(1.0, fusion.center_error_share * diagonal)) * _cut(box, camera),
+        diagonal_px=diagonal,
+        semantic=semantic_score(prediction, fusion),
+    )
+    looks_aside = not camera.rays(view.pixel)[0, 2] > _MIN_FORWARD  # a fisheye may: depth along z is no help
+    if depth is None or spread is None or looks_aside:
+        return view
+    if fusion.literal:
+        error = float(np.hypot(spread, fusion.depth_error_share * depth))
+        return replace(view, depth=depth, depth_error=error, depth_variance=spread**2)
+    # A map tells the depth of the side one sees; the centre lies behind it by a part of the thing's size.
+    size = float(np.sqrt(box.width * box.height)) * depth / camera.focal[0]
+    errors = (spread / 2, fusion.depth_error_share * depth, fusion.thickness_error_share * size)
+    return replace(
+        view,
+        depth=depth + thickness * size,
+        depth_error=float(np.linalg.norm(errors)),
+        depth_variance=(spread / depth) ** 2,
+    )
+
+
+def thing_points(
+    predictions: Sequence[FramePrediction], reconstruction: Reconstruction, config: PlaceConfig
+) -> ThingPoints:
+    """The points seen in the mask (or box) in at least half of the track's frames that see them.
+
+    A point counts by how near to the centre it is seen: what is near the rim is often background.
+    """
+    weight = np.zeros(len(reconstruction.points.xyz_world))
+    inside, seen = np.zeros_like(weight), np.zeros_like(weight)
+    for prediction in predictions:
+        rows, pixels = reconstruction.observed_in(prediction.frame_index)
+        near = _nearness(prediction, pixels, config.region_margin)
+        seen[rows] += 1
+        inside[rows] += near > 0
+        weight[rows] += near
+    on_thing = (inside > 0) & (2 * inside >= seen)
+    return ThingPoints(reconstruction.points.xyz_world[on_thing], weight[on_thing])
+
+
+def _summary(values: Floats, weights: Floats, *, literal: bool) -> tuple[float, float] | tuple[None, None]:
+    """Depth and its spread: weighted mean and deviation (the paper), or weighted median and its like."""
+    valid = np.isfinite(values) & (weights > 0)
+    if not valid.any():
+        return None, None
+    values, weights = values[valid], weights[valid]
+    if literal:
+        mean = float(values @ weights / weights.sum())
+        return mean, float(np.sqrt(((values - mean) ** 2).mean()))
+    median = weighted_median(values, weights)
+    return median, 1.4826 * weighted_median(np.abs(values - median), weights)
+
+
+def _mask_region(prediction: FramePrediction, *, literal: bool) -> Region:
+    mask = prediction.mask
+    assert mask is not None
+    covered = prediction.mask_box or prediction.box
+    if not literal:
+        eroded = cv2.erode(mask.astype(np.uint8), np.ones((3, 3), np.uint8), borderValue=0).astype(bool)
+        mask = eroded if eroded.any() else mask
+    rows, columns = np.nonzero(mask)
+    x = covered.x1 + (columns + 0.5) * covered.width / mask.shape[1]
+    y = covered.y1 + (rows + 0.5) * covered.height / mask.shape[0]
+    probability = np.ones(len(x)) if prediction.mask_prob is None else prediction.mask_prob[rows, columns]
+    return Region(np.column_stack([x, y]), probability.astype(np.float64))
+
+
+def _centre(prediction: FramePrediction, region: Region) -> Floats:
+    """The centroid of the mask, or the centre of the box where there is none (the paper's choice)."""
+    if prediction.mask is None or not prediction.mask.any():
+        return np.array(prediction.box.center)
+    return np.average(region.pixels, axis=0, weights=np.maximum(region.probability, 1e-6))
+
+
+def _cut(box: Box, camera: Camera) -> float:
+    """How much less sure the centre is when the picture's border cuts the thing."""
+    cut = (
+        box.x1 <= _BORDER_PX
+        or box.y1 <= _BORDER_PX
+        or box.x2 >= camera.width - _BORDER_PX
+        or box.y2 >= camera.height - _BORDER_PX
+    )
+    return 3.0 if cut else 1.0
+
+
+def _nearness(prediction: FramePrediction, pixels: Floats, margin: float) -> Floats:
+    """1 at the centre of the box, less outwards, 0 outside the mask (or the box and its margin) (n,)."""
+    box = prediction.box
+    half = np.maximum([box.width, box.height], 1e-9) * (0.5 + margin)
+    offset = (pixels - box.center) / half
+    inside = np.asarray((np.abs(offset) <= 1).all(1))
+    if prediction.mask is not None and prediction.mask.any():
+        covered = prediction.mask_box or box
+        size = prediction.mask.shape[1], prediction.mask.shape[0]
+        cell = np.floor((pixels - (covered.x1, covered.y1)) / (covered.width, covered.height) * size)
+        within = np.asarray(((cell >= 0) & (cell < size)).all(1))
+        x, y = np.where(within[:, None], cell, 0).astype(int).T
+        inside &= within & prediction.mask[y, x]
+    return np.where(inside, np.exp(-2 * (offset**2).sum(1)), 0.0)

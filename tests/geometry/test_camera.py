@@ -1,0 +1,115 @@
+import numpy as np
+import pycolmap
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from egohieraloc.errors import GeometryError
+from egohieraloc.geometry.camera import Camera, CameraPose
+
+CAMERAS = [
+    Camera("PINHOLE", 640, 480, (500.0, 510.0, 322.0, 238.0)),
+    Camera("SIMPLE_RADIAL", 640, 480, (500.0, 320.0, 240.0, 0.15)),
+    Camera("SIMPLE_RADIAL", 640, 480, (500.0, 320.0, 240.0, -0.2)),
+    Camera("SIMPLE_RADIAL_FISHEYE", 640, 480, (250.0, 320.0, 240.0, -0.05)),
+    Camera("RADIAL_FISHEYE", 640, 480, (250.0, 315.0, 244.0, 0.04, -0.01)),
+]
+IDS = [f"{camera.model}{camera.params[-1]}" for camera in CAMERAS]
+
+
+def image_grid(camera: Camera) -> np.ndarray:
+    x, y = np.meshgrid(np.linspace(0, camera.width, 9), np.linspace(0, camera.height, 7))
+    return np.column_stack([x.ravel(), y.ravel()])
+
+
+@pytest.mark.parametrize("camera", CAMERAS, ids=IDS)
+def test_pixel_to_ray_to_pixel_is_exact(camera):
+    pixels = image_grid(camera)
+    rays = camera.rays(pixels)
+    np.testing.assert_allclose(np.linalg.norm(rays, axis=1), 1)
+    np.testing.assert_allclose(camera.project(rays * 3.7), pixels, atol=1e-8)
+
+
+@pytest.mark.parametrize("camera", CAMERAS, ids=IDS)
+def test_point_to_pixel_and_depth_to_point_is_exact(camera):
+    points = np.random.default_rng(0).uniform((-0.5, -0.4, 1), (0.5, 0.4, 4), (50, 3))
+    np.testing.assert_allclose(camera.back_project(camera.project(points), points[:, 2]), points, atol=1e-8)
+
+
+@pytest.mark.parametrize("camera", CAMERAS, ids=IDS)
+def test_same_pixels_as_colmap(camera):
+    theirs = pycolmap.Camera(
+        model=camera.model, width=camera.width, height=camera.height, params=list(camera.params)
+    )
+    points = np.random.default_rng(1).uniform((-0.6, -0.5, 1), (0.6, 0.5, 3), (40, 3))
+    np.testing.assert_allclose(camera.project(points), theirs.img_from_cam(points), atol=1e-9)
+    pixels = image_grid(camera)
+    pixels = pixels[camera.rays(pixels)[:, 2] > 0.02]  # beyond 90 degrees theirs has no answer
+    plane = theirs.cam_from_img(pixels)
+    rays = camera.rays(pixels)
+    np.testing.assert_allclose(rays[:, :2] / rays[:, 2:], plane, atol=1e-6)
+
+
+@settings(max_examples=50, deadline=None)
+@given(k=st.floats(-0.3, 0.3), focal=st.floats(150, 900), x=st.floats(-1, 1), y=st.floats(-1, 1))
+def test_every_pixel_that_has_a_ray_returns(k, focal, x, y):
+    for model in ("SIMPLE_RADIAL", "SIMPLE_RADIAL_FISHEYE"):
+        camera = Camera(model, 640, 480, (focal, 320.0, 240.0, k))
+        pixel = np.array([[320 + 320 * x, 240 + 240 * y]])
+        ray = camera.rays(pixel)
+        if np.isfinite(ray).all():
+            np.testing.assert_allclose(camera.project(ray), pixel, atol=1e-5)
+
+
+def test_no_image_is_nan_not_a_wrong_pixel():
+    pinhole, folding = CAMERAS[0], CAMERAS[2]
+    assert np.isnan(pinhole.project([[0.1, 0.1, -1.0], [0.1, 0.1, 0.0]])).all()
+    assert np.isnan(folding.project([[5.0, 0.0, 1.0]])).all()  # the polynomial folds back at r = 1.29
+    assert np.isnan(folding.rays([[5000.0, 240.0]])).all()
+    fisheye = Camera("SIMPLE_RADIAL_FISHEYE", 640, 480, (100.0, 320.0, 240.0, 0.0))
+    assert np.isnan(fisheye.project([[0.0, 0.0, -1.0]])).all()
+    sideways = fisheye.project([[1.0, 0.0, -0.2]])
+    assert sideways[0, 0] > 470  # a fisheye sees beyond 90 degrees
+    assert np.isnan(fisheye.back_project(sideways, 1.0)).all()
+
+
+def test_optical_axis_is_the_principal_point():
+    for camera in CAMERAS:
+        np.testing.assert_allclose(camera.project([[0, 0, 2.0]])[0], camera.principal_point)
+        np.testing.assert_allclose(camera.rays([camera.principal_point])[0], [0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("OPENCV", 64, 48, (1.0,)), "PINHOLE"),
+        (("PINHOLE", 64, 48, (1.0, 2.0)), "fx, fy, cx, cy"),
+        (("PINHOLE", 64, 48, (1.0, float("nan"), 0.0, 0.0)), "finite"),
+        (("PINHOLE", 64, 48, (-1.0, 1.0, 0.0, 0.0)), "positive focal"),
+        (("PINHOLE", 0, 48, (1.0, 1.0, 0.0, 0.0)), "positive focal"),
+    ],
+)
+def test_bad_cameras_say_what_is_wanted(arguments, words):
+    with pytest.raises(GeometryError, match=words):
+        Camera(*arguments)
+
+
+def test_pose_moves_points_both_ways_and_knows_its_centre():
+    rotation = np.linalg.qr(np.random.default_rng(2).normal(size=(3, 3)))[0]
+    rotation *= np.sign(np.linalg.det(rotation))
+    pose = CameraPose.from_rotation(rotation, [1.0, -2.0, 0.5])
+    points = np.random.default_rng(3).normal(size=(6, 3))
+    np.testing.assert_allclose(pose.to_world(pose.to_cam(points)), points, atol=1e-12)
+    np.testing.assert_allclose(pose.to_cam(pose.center_world), 0, atol=1e-12)
+    np.testing.assert_allclose(
+        pose.rays_world([0.0, 0.0, 1.0]), pose.to_world([0, 0, 1.0]) - pose.center_world, atol=1e-12
+    )
+    assert pose.to_cam([0.0, 0.0, 0.0]) == pytest.approx([1.0, -2.0, 0.5])  # cam_from_world, not its inverse
+
+
+@pytest.mark.parametrize(
+    "matrix", [np.eye(4), np.full((3, 4), np.nan), np.diag([1.0, 1, -1, 0])[:3], 2 * np.eye(3, 4)]
+)
+def test_bad_poses_are_refused(matrix):
+    with pytest.raises(GeometryError):
+        CameraPose(matrix)

@@ -1,0 +1,252 @@
+"""Poses from rendered pictures with known truth, and what happens when the process does not come back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from box_world import Shot, thing_box, thing_center, walk
+
+from egohieraloc.config import SfmConfig
+from egohieraloc.errors import GeometryError, OutputError
+from egohieraloc.geometry import reconstruct as module
+from egohieraloc.geometry.align import align_to_positions
+from egohieraloc.geometry.camera import Camera
+from egohieraloc.geometry.locate import place
+from egohieraloc.geometry.reconstruct import Anchor, reconstruct
+from egohieraloc.geometry.reconstruction import Reconstruction, load, save
+from egohieraloc.geometry.sfm import read_job
+from egohieraloc.types import Frame, FramePrediction, Localization3D, NotLocalized
+
+QUICK = SfmConfig(max_features=600, num_threads=1)
+
+
+def blank_frames(count: int = 4) -> list[Frame]:
+    return [Frame(6 * i, i / 5, np.zeros((48, 64, 3), np.uint8)) for i in range(count)]
+
+
+def must_not_be_read():
+    raise AssertionError("the frames were read although the answer was there")
+    yield
+
+
+def replace_process(monkeypatch, script: str) -> None:
+    """Let another program run in place of structure from motion."""
+    start = subprocess.Popen
+
+    def popen(command: list[str], **options: object) -> subprocess.Popen:
+        return start([sys.executable, "-c", script, command[-1]], **options)
+
+    monkeypatch.setattr(module.subprocess, "Popen", popen)
+
+
+def check_place(shots: list[Shot], world: Reconstruction) -> None:
+    """Within 3 % of its distance and 2 degrees, with depth from the points of the reconstruction alone."""
+    seen = [(shot.frame, box) for shot in shots if (box := thing_box(shot))]
+    track = [FramePrediction(frame.index, k, frame.time_s, 1.0, box) for k, (frame, box) in enumerate(seen)]
+    answer = place(track, world, asked_at_s=shots[-1].frame.time_s)
+    assert isinstance(answer, Localization3D), answer
+    wanted = shots[-1].pose.to_cam(thing_center())
+    cosine = answer.displacement @ wanted / np.linalg.norm(answer.displacement) / np.linalg.norm(wanted)
+    assert np.linalg.norm(answer.displacement - wanted) < 0.03 * np.linalg.norm(wanted)
+    assert np.degrees(np.arccos(cosine)) < 2
+
+
+def test_a_rendered_walk_is_posed_and_its_thing_is_placed(tmp_path):
+    shots = walk(16)
+    stages: list[str] = []
+    found = reconstruct(
+        [shot.frame for shot in shots],
+        cache=tmp_path,
+        key="walk",
+        config=QUICK,
+        progress=lambda stage, share: stages.append(stage),
+    )
+    assert isinstance(found, Reconstruction), found
+    assert found.num_posed >= 0.95 * len(shots)
+    assert {"features", "matching", "mapping"} <= set(stages)
+    truth = {shot.frame.index: shot.pose.center_world for shot in shots}
+    metric, alignment = align_to_positions(found, truth, max_error=0.05)
+    assert alignment.rmse < 0.01
+    assert found.camera.focal[0] == pytest.approx(280, rel=0.02)
+    check_place(shots, metric)
+    # The second question costs nothing: the frames are not even read.
+    again = reconstruct(must_not_be_read(), cache=tmp_path, key="walk", config=QUICK)
+    assert isinstance(again, Reconstruction)
+    assert [path.name for path in tmp_path.iterdir()] == ["walk.npz"]
+    # A damaged cache is noticed.
+    (tmp_path / "walk.npz").write_bytes(b"damaged")
+    with pytest.raises(AssertionError, match="were read"):
+        reconstruct(must_not_be_read(), cache=tmp_path, key="walk", config=QUICK)
+
+
+@pytest.mark.slow
+def test_rendered_walk_with_frames_left_for_registration(tmp_path):
+    """Must show: 95 % posed, place within 3 % of its distance, direction within 2 degrees."""
+    shots = walk(48)
+    config = SfmConfig(max_map_frames=30, min_map_frames=30)
+    found = reconstruct(
+        [shot.frame for shot in shots], cache=tmp_path, key="walk", config=config, focal_px=300.0
+    )
+    assert isinstance(found, Reconstruction), found
+    assert found.num_posed >= 0.95 * len(shots)
+    truth = {shot.frame.index: shot.pose.center_world for shot in shots}
+    metric, alignment = align_to_positions(found, truth, max_error=0.05)
+    assert alignment.rmse < 0.01
+    check_place(shots, metric)
+
+
+@pytest.mark.slow
+def test_renders_of_known_position_make_the_path_metric(tmp_path):
+    """Six renders by another camera, one with a wrong position, are registered into the map first."""
+    shots = walk(16)
+    other = Camera("PINHOLE", 320, 240, (240.0, 240.0, 160.0, 120.0))
+    renders = walk(14, camera=other)[::2]
+    anchors = [Anchor(render.frame.rgb, other, render.pose.center_world) for render in renders]
+    anchors[2] = Anchor(anchors[2].rgb, other, anchors[2].center_world + 3.0)
+    found = reconstruct([s.frame for s in shots], cache=tmp_path, key="walk", config=QUICK, anchors=anchors)
+    assert isinstance(found, Reconstruction), found
+    assert found.unit == "m"
+    assert len(found.frames) == 16
+    for shot in shots:
+        np.testing.assert_allclose(
+            found.poses[shot.frame.index].center_world, shot.pose.center_world, atol=0.03
+        )
+    check_place(shots, found)
+    few = reconstruct([s.frame for s in shots], cache=tmp_path, key="few", config=QUICK, anchors=anchors[:4])
+    assert isinstance(few, Reconstruction)
+    assert few.unit == "sfm"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "config",
+    [SfmConfig(mapper="global"), SfmConfig(calibration_frames=12, focal_factor=1.2)],
+    ids=["global", "calibration"],
+)
+def test_other_ways_to_a_map(tmp_path, config):
+    shots = walk(16)
+    tiny = np.array([shot.frame.rgb[::40, ::40, 0].ravel() for shot in shots], float)
+    found = reconstruct(
+        [shot.frame for shot in shots], cache=tmp_path, key="walk", config=config, descriptors=tiny
+    )
+    assert isinstance(found, Reconstruction), found
+    assert found.num_posed >= 15
+    truth = {shot.frame.index: shot.pose.center_world for shot in shots}
+    assert align_to_positions(found, truth, max_error=0.05)[1].rmse < 0.01
+
+
+@pytest.mark.slow
+def test_a_fisheye_walk_with_a_guess_far_off(tmp_path):
+    """The guess is 0.9 picture widths, more than twice the true 0.41."""
+    lens = Camera("SIMPLE_RADIAL_FISHEYE", 320, 240, (130.0, 160.0, 120.0, -0.03))
+    shots = walk(20, camera=lens)
+    config = SfmConfig(max_features=600, camera_model="SIMPLE_RADIAL_FISHEYE")
+    found = reconstruct([shot.frame for shot in shots], cache=tmp_path, key="fisheye", config=config)
+    assert isinstance(found, Reconstruction), found
+    assert found.num_posed >= 19
+    np.testing.assert_allclose(found.camera.params, lens.params, rtol=0.02)
+    truth = {shot.frame.index: shot.pose.center_world for shot in shots}
+    assert align_to_positions(found, truth, max_error=0.05)[1].rmse < 0.01
+
+
+def test_anchors_share_one_camera(tmp_path):
+    cameras = [Camera("PINHOLE", 64, 48, (focal, focal, 32.0, 24.0)) for focal in (50.0, 60.0)]
+    anchors = [Anchor(np.zeros((48, 64, 3), np.uint8), camera, np.zeros(3)) for camera in cameras]
+    with pytest.raises(GeometryError, match="one camera"):
+        reconstruct(blank_frames(), cache=tmp_path, key="anchors", anchors=anchors)
+
+
+def test_pictures_without_features_are_a_reason_not_a_crash(tmp_path):
+    answer = reconstruct(blank_frames(), cache=tmp_path, key="blank", config=QUICK)
+    assert isinstance(answer, NotLocalized)
+    assert "no frame has a feature" in answer.reason
+    assert answer.num_frames == 4
+
+
+def test_a_killed_process_is_a_reason_and_the_next_try_goes_on(tmp_path, monkeypatch):
+    replace_process(monkeypatch, f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})")
+    answer = reconstruct(blank_frames(), cache=tmp_path, key="dies", config=QUICK)
+    assert isinstance(answer, NotLocalized)
+    assert "ended early (code -9)" in answer.reason
+    assert (tmp_path / "dies.work" / "log.txt").exists()
+    assert read_job(tmp_path / "dies.work").frame_index == (0, 6, 12, 18)
+    reconstruct(must_not_be_read(), cache=tmp_path, key="dies", config=QUICK)  # the pictures are there
+
+
+def test_other_settings_start_afresh(tmp_path, monkeypatch):
+    replace_process(monkeypatch, "raise SystemExit(1)")
+    reconstruct(blank_frames(), cache=tmp_path, key="key", config=QUICK)
+    reconstruct(blank_frames(5), cache=tmp_path, key="key", config=SfmConfig(overlap=3))
+    assert len(read_job(tmp_path / "key.work").frame_index) == 5
+
+
+def test_killed_from_outside_in_the_middle(tmp_path):
+    """The real process, killed while it works."""
+
+    def kill_child(stage: str, share: float) -> None:
+        children = subprocess.run(
+            ["pgrep", "-P", str(os.getpid())], capture_output=True, text=True, check=True
+        )
+        for child in children.stdout.split():
+            if "egohieraloc.geometry.sfm" in Path(f"/proc/{child}/cmdline").read_text():
+                os.kill(int(child), signal.SIGKILL)
+
+    answer = reconstruct(blank_frames(), cache=tmp_path, key="killed", config=QUICK, progress=kill_child)
+    assert isinstance(answer, NotLocalized)
+    assert "ended early" in answer.reason
+    assert not (tmp_path / "killed.npz").exists()
+
+
+def test_too_slow_is_a_reason(tmp_path, monkeypatch):
+    replace_process(monkeypatch, "import time; time.sleep(60)")
+    answer = reconstruct(blank_frames(), cache=tmp_path, key="slow", config=SfmConfig(max_time_s=0.5))
+    assert isinstance(answer, NotLocalized)
+    assert "longer than 0.5 s" in answer.reason
+
+
+def test_progress_ignores_what_is_not_progress(tmp_path, monkeypatch):
+    replace_process(
+        monkeypatch,
+        "print('hello'); print('[1]'); print('{\"stage\": \"mapping\", \"share\": 0.5}')",
+    )
+    heard = []
+    reconstruct(blank_frames(), cache=tmp_path, key="talk", config=QUICK, progress=lambda *a: heard.append(a))
+    assert heard == [("mapping", 0.5)]
+
+
+def test_few_frames_and_bad_input(tmp_path):
+    assert "2 frames are too few" in reconstruct(blank_frames(2), cache=tmp_path, key="few").reason
+    assert list(tmp_path.iterdir()) == []
+    odd = [*blank_frames(3), Frame(9, 1.0, np.zeros((10, 10, 3), np.uint8))]
+    with pytest.raises(GeometryError, match="frame 9 is 10x10"):
+        reconstruct(odd, cache=tmp_path, key="odd")
+    with pytest.raises(GeometryError, match="one descriptor for each of 4 frames, got 2"):
+        reconstruct(blank_frames(), cache=tmp_path, key="descriptors", descriptors=np.ones((2, 8)))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="Choose a folder"):
+        reconstruct(blank_frames(), cache=tmp_path / "file", key="here")
+
+
+def test_large_frames_are_reduced_and_the_answer_is_in_their_own_pixels(tmp_path):
+    shots = walk(8, turn_deg=20.0)
+    large = [
+        Frame(s.frame.index, s.frame.time_s, np.kron(s.frame.rgb, np.ones((2, 2, 1), np.uint8)))
+        for s in shots
+    ]
+    config = SfmConfig(max_features=600, num_threads=1, max_image_side=320)
+    found = reconstruct(large, cache=tmp_path, key="large", config=config, focal_px=560.0)
+    assert isinstance(found, Reconstruction), found
+    assert (found.camera.width, found.camera.height) == (640, 480)
+    assert found.camera.focal[0] == pytest.approx(560, rel=0.1)
+    rows, pixels = found.observed_in(next(iter(found.poses)))
+    pose = next(iter(found.poses.values()))
+    error = np.linalg.norm(found.camera.project(pose.to_cam(found.points.xyz_world[rows])) - pixels, axis=1)
+    assert np.median(error) < 2
+    save(tmp_path / "again.npz", found)
+    assert load(tmp_path / "again.npz").num_posed == found.num_posed
