@@ -68,7 +68,7 @@ def test_tables_may_be_absent(tmp_path):
         ({"truth": "1,2,3,x\n"}, "could not convert"),
         ({"truth": "1,2,3,nan\n"}, "not finite"),
         ({"anchors": "3,0\n"}, r"anchors\.txt: an anchor lies outside the sequence's 3 frames"),
-        ({"anchors": "-1,0\n"}, "outside"),
+        ({"anchors": "-1,0\n1,0\n"}, "outside"),
         ({"anchors_hoi": "0,3,1\n"}, r"anchors_hoi\.txt: an anchor lies outside"),
     ],
 )
