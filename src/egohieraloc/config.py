@@ -121,6 +121,16 @@ class SearchConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrackerConfig:
+    """Following a thing from a box (appendix "VQL-to-VOT Transfer")."""
+
+    template_update: bool = True  # look also for what the thing looked like when last surely seen
+    update_every: int = 5  # samples
+    update_score: float = 0.7  # only sure frames become templates
+    min_side_px: float = 8.0  # and only boxes of some size
+
+
+@dataclass(frozen=True, kw_only=True)
 class TemporalConfig:
     """From the scores of all samples to the last appearance."""
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from egohieraloc.config import SearchConfig, TemporalConfig
+from egohieraloc.config import SearchConfig, TemporalConfig, TrackerConfig
+from egohieraloc.inference import tracker
 from egohieraloc.inference.answer import Answer2D, answer
+from egohieraloc.inference.live import LiveVideo
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.search import (
     EncodedVideo,
@@ -23,7 +26,7 @@ from egohieraloc.models.query_mask import MaskProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
 from egohieraloc.query import Query
 from egohieraloc.result import Result
-from egohieraloc.types import VideoRef
+from egohieraloc.types import Box, FramePrediction, Rgb, VideoRef
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
@@ -34,6 +37,7 @@ class LocalizerConfig:
 
     search: SearchConfig = field(default_factory=SearchConfig)
     temporal: TemporalConfig = field(default_factory=TemporalConfig)
+    tracker: TrackerConfig = field(default_factory=TrackerConfig)
 
 
 class Localizer:
@@ -128,3 +132,46 @@ class Localizer:
             self.config.temporal,
             stride=self.config.search.stride,
         )
+
+    def track(
+        self, video: Video | str | Path, box: Box, *, at_s: float, backward: bool = False
+    ) -> Iterator[FramePrediction]:
+        """Follow what a box shows at a time through the rest of the video, an answer for every sample."""
+        if not isinstance(video, Video):
+            video = Video.open(video)
+        start = video.frame_at(at_s).index
+        return tracker.track(
+            self.predictor,
+            video,
+            box,
+            start,
+            self.config.tracker,
+            fps=self.config.search.fps,
+            backward=backward,
+        )
+
+    def live(self) -> LiveSession:
+        """A session into which frames are pushed."""
+        return LiveSession(self)
+
+
+class LiveSession:
+    """`add` frames as they come, `ask` at any moment."""
+
+    def __init__(self, localizer: Localizer) -> None:
+        self._localizer = localizer
+        self._video = LiveVideo(localizer.predictor)
+
+    def add(self, frame: Rgb, time_s: float) -> None:
+        """Push the next frame."""
+        self._video.add(frame, time_s)
+
+    def ask(self, query: Query) -> Answer2D:
+        """Where was this last seen, among the frames so far?"""
+        box = self._video.letterbox
+        width, height = (box.width, box.height) if box else (1, 1)
+        return self._localizer.ask(query, self._video.encoded(), width, height)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._video.close()
