@@ -58,11 +58,11 @@ class Result:
             "alternatives": [{"score": t.score, "track": _track_rows(t)} for t in self.alternatives],
         }
 
-    def save(self, folder: str | Path) -> Path:
+    def save(self, folder: str | Path, *, folder_fps: float = 5.0) -> Path:
         """Write result.json, masks, overlay.mp4 and curve.png into a folder; returns the JSON's path."""
         from egohieraloc.report.save import save_result
 
-        return save_result(self, Path(folder))
+        return save_result(self, Path(folder), folder_fps=folder_fps)
 
 
 def _track_rows(track: ResponseTrack) -> list[dict[str, Any]]:

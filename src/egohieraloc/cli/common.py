@@ -13,7 +13,7 @@ from egohieraloc.errors import QueryError
 from egohieraloc.inference.search import Progress
 from egohieraloc.localize import Localizer, LocalizerConfig
 from egohieraloc.query import Query
-from egohieraloc.settings import override
+from egohieraloc.settings import override, update
 from egohieraloc.types import Box
 from egohieraloc.video.reader import Video
 
@@ -32,11 +32,8 @@ def build_localizer(
     model: str, device: str | None, settings: list[str] | None, fps: str, cache: Path | None
 ) -> Localizer:
     """A Localizer from the common options."""
-    rate = "nan" if fps == "native" else fps
-    config = override(LocalizerConfig(), settings or [])
-    config = override(config, [] if rate == "nan" else [f"search.fps={_number(rate)}"])
-    if fps == "native":
-        config = override(config, ["search.fps=none"])
+    rate = None if fps == "native" else _number(fps)
+    config = override(update(LocalizerConfig(), {"search": {"fps": rate}}), settings or [])
     return Localizer.from_pretrained(model, device=device, config=config, cache=cache)
 
 
@@ -52,7 +49,7 @@ def parse_box(text: str) -> Box:
 def read_query(
     video: Video, picture: Path | None, box: str | None, at: float | None, mask: Path | None
 ) -> Query:
-    """The query that the options describe: a crop, a picture and a box, or a moment of the video and a box."""
+    """What the options describe: a crop, a picture and a box, or a moment of the video and a box."""
     region = parse_box(box) if box else None
     if picture is not None:
         return Query.from_image(picture, box=region, mask=mask, seen_at_s=at)

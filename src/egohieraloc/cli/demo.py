@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from egohieraloc import demo as bundled
@@ -23,7 +24,7 @@ def demo(
     device: common.Device = None,
 ) -> None:
     """Find a teddy bear in a rendered walk through a room, and compare with the truth."""
-    truth = bundled.read_truth()
+    truth = bundled.load_truth()
     video = Video.open(bundled.CLIP)
     query = Query.from_image(bundled.QUERY, box=truth.query_box)
     localizer = common.build_localizer(model, device, None, "5", None)
@@ -37,18 +38,17 @@ def demo(
 
 
 def _beside_truth(track: ResponseTrack, truth: DemoTruth) -> str:
-    first, last = truth.last_appearance
-    boxes = {p.sample: p.box.xyxy for p in track.predictions}
-    common_samples = [s for s in range(first, last + 1) if s in boxes and truth.boxes[s] is not None]
-    overlap = [float(iou_xyxy(boxes[s], truth.boxes[s].xyxy)) for s in common_samples]
-    union = max(last, track.end) - min(first, track.start) + 1
-    mean = sum(overlap) / len(overlap) if overlap else 0.0
+    answered = {p.sample: p.box for p in track.predictions}
+    true = {sample: box for sample, box in enumerate(truth.boxes) if box is not None}
+    first, last = truth.appearances[-1]
+    shared = [sample for sample in range(first, last + 1) if sample in answered]
+    overlap = [iou_xyxy(np.array(answered[s].xyxy), np.array(true[s].xyxy)) for s in shared]
     return (
-        f"{_told(truth)} The answer shares {len(common_samples)} of {union} samples with it; "
-        f"there its boxes overlap the true ones by {100 * mean:.0f} %."
+        f"{_told(truth)} The answer has {len(shared)} of these {last + 1 - first} samples; "
+        f"there its boxes overlap the true ones by {100 * float(np.sum(overlap)) / max(1, len(overlap)):.0f} %."
     )
 
 
 def _told(truth: DemoTruth) -> str:
-    first, last = truth.last_appearance
-    return f"In truth it was last in sight from {first / truth.sample_fps:.1f} s to {last / truth.sample_fps:.1f} s."
+    first_s, last_s = (sample / truth.sample_fps for sample in truth.appearances[-1])
+    return f"In truth it was last in sight from {first_s:.1f} s to {last_s:.1f} s."

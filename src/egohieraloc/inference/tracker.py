@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from egohieraloc.config import TrackerConfig
 from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
@@ -78,9 +79,9 @@ def _template(predictor: Predictor, frame: Frame, box: Box) -> _Template:
     return _Template(query, predictor.start(query))
 
 
-def _walk(video: Video, indices: np.ndarray) -> Iterator[Frame]:
+def _walk(video: Video, indices: NDArray[np.int64]) -> Iterator[Frame]:
     """Frames in the given order, which rises or falls throughout; falling ones are decoded block by block."""
-    if len(indices) < 2 or indices[1] > indices[0]:
+    if len(indices) < 2 or indices[-1] > indices[0]:
         yield from video.frames(indices)
         return
     for start in range(0, len(indices), BLOCK):
