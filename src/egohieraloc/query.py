@@ -23,6 +23,15 @@ class HasFrames(Protocol):
     def frame_at(self, time_s: float) -> Frame: ...
 
 
+def parse_box(text: str) -> Box:
+    """A box from `x,y,w,h`."""
+    try:
+        x, y, width, height = (float(part) for part in text.split(","))
+        return Box.from_xywh(x, y, width, height)
+    except ValueError as error:
+        raise QueryError(f"A box is written x,y,w,h in pixels, got '{text}' ({error}).") from error
+
+
 @dataclass(frozen=True, eq=False)
 class Query:
     """A thing in a picture. `image` is a whole frame (its surroundings help) or only the crop."""

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from egohieraloc.cli import locate, score, track, train
+from egohieraloc.cli import locate, score, serve, track, train
 from egohieraloc.cli.demo import demo
 from egohieraloc.errors import EgoHieraLocError
 
@@ -20,6 +20,7 @@ app.command("locate")(locate.locate)
 app.command("track")(track.track)
 app.command("train")(train.train)
 app.command("demo")(demo)
+app.command("serve")(serve.serve)
 app.add_typer(score.app, name="score")
 
 

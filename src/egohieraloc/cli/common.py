@@ -12,9 +12,8 @@ import typer
 from egohieraloc.errors import QueryError
 from egohieraloc.inference.search import Progress
 from egohieraloc.localize import Localizer, LocalizerConfig
-from egohieraloc.query import Query
+from egohieraloc.query import Query, parse_box
 from egohieraloc.settings import override, update
-from egohieraloc.types import Box
 from egohieraloc.video.reader import Video
 
 Model = Annotated[str, typer.Option(help="Name of shipped weights, or a .safetensors file.")]
@@ -35,15 +34,6 @@ def build_localizer(
     rate = None if fps == "native" else _number(fps)
     config = override(update(LocalizerConfig(), {"search": {"fps": rate}}), settings or [])
     return Localizer.from_pretrained(model, device=device, config=config, cache=cache)
-
-
-def parse_box(text: str) -> Box:
-    """A box from `x,y,w,h`."""
-    try:
-        x, y, width, height = (float(part) for part in text.split(","))
-        return Box.from_xywh(x, y, width, height)
-    except ValueError as error:
-        raise QueryError(f"A box is written x,y,w,h in pixels, got '{text}' ({error}).") from error
 
 
 def read_query(

@@ -166,7 +166,7 @@ def _query(data: ReportData) -> dict[str, Any]:
         "width": x2 - x1,
         "height": y2 - y1,
         "box": _numbers((query.box.x1 - x1, query.box.y1 - y1, query.box.x2 - x1, query.box.y2 - y1)),
-        "mask": _mask_uri(mask.mask[cut]) if mask else None,
+        "mask": mask_uri(mask.mask[cut]) if mask else None,
         "quality": round(mask.quality, 3) if mask else None,
         "level": mask.level if mask else None,
         "seenAt": query.seen_at_s,
@@ -184,7 +184,7 @@ def _view(prediction: FramePrediction) -> dict[str, Any]:
         "sample": prediction.sample,
         "score": round(prediction.score, 4),
         "box": _numbers(prediction.box.xyxy),
-        "mask": _mask_uri(mask) if mask is not None and around is not None else None,
+        "mask": mask_uri(mask) if mask is not None and around is not None else None,
         "maskBox": _numbers(around.xyxy) if around is not None else None,
     }
 
@@ -208,7 +208,7 @@ def _map_uri(values: Floats) -> str:
     return _uri("image/jpeg", _encode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 82]))
 
 
-def _mask_uri(mask: np.ndarray) -> str:
+def mask_uri(mask: np.ndarray) -> str:
     """A mask as a PNG that is clear where the thing is not."""
     alpha = np.round(np.clip(np.nan_to_num(mask.astype(np.float32)), 0, 1) * 255).astype(np.uint8)
     picture = np.zeros((*alpha.shape, 4), np.uint8)

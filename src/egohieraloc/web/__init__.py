@@ -1,1 +1,1 @@
-
+"""The page: a local web server around the Localizer. It owns no logic of the method."""

@@ -1,0 +1,65 @@
+"""`egohieraloc serve`: a page in the browser to ask with."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from egohieraloc.cli import common
+from egohieraloc.errors import ConfigError, MissingExtraError
+from egohieraloc.models.weights import find_weights, load_weights
+
+
+def serve(
+    host: Annotated[
+        str, typer.Option(help="Address to listen at. Others can reach the page unless it is local.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen at; 0 takes a free one.")] = 8300,
+    folder: Annotated[Path, typer.Option(help="Keeps videos, questions and answers.")] = Path(
+        "egohieraloc_page"
+    ),
+    max_gb: Annotated[float, typer.Option(help="Largest video taken, in gigabytes.")] = 2.0,
+    model: common.Model = "mini",
+    device: common.Device = None,
+    fps: common.Fps = "5",
+    settings: common.Settings = None,
+) -> None:
+    """Open a page in the browser: choose a video, draw a box around a thing, see where it was last."""
+    try:
+        import uvicorn
+
+        from egohieraloc.web.app import create_app
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "fastapi", "web") from error
+    load_weights(find_weights(model))  # a mistake shows now, not at the first question
+    make = partial(common.build_localizer, model, device, settings, fps, folder.resolve() / "features")
+    app = create_app(folder, make, model=Path(model).stem, host=host, max_video_bytes=round(max_gb * 1e9))
+    listening = _listen(host, port)
+    port = listening.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    print(f"The page is at http://{shown}:{port} and keeps everything in {folder}/.")
+    if not _is_local(host):
+        print("Everybody who can reach this address can use it and see its videos.")
+    print("Stop it with Ctrl+C.", flush=True)
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2, server_header=False)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"Cannot listen at {host}, port {port}: {error}. Choose another --port.") from error
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

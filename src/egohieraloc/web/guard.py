@@ -1,0 +1,104 @@
+"""What is refused before anything is read: foreign names for this server, foreign pages, bodies too large."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from fastapi import HTTPException
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_BODY_BYTES = 32_000_000  # of anything but a video
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+        "media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Guard:
+    """Wraps the application.
+
+    A page elsewhere may let its name point to this machine and then read our answers (DNS rebinding): the
+    Host header must be localhost, a plain address or the name given at the start. A page elsewhere may also
+    send forms here: where a browser names the origin of a request, it must be this server.
+    """
+
+    def __init__(self, app: ASGIApp, *, host: str, max_video_bytes: int) -> None:
+        self._app = app
+        self._names = {"localhost", host.lower()}
+        self._max_video_bytes = max_video_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        video = scope["method"] == "POST" and scope["path"] == "/videos"
+        limit = self._max_video_bytes if video else MAX_BODY_BYTES
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *extra]}
+            await send(message)
+
+        refusal = self._refusal(headers, limit)
+        if refusal is not None:
+            status, words = refusal
+            answer = JSONResponse({"error": words}, status, headers={"connection": "close"})
+            await answer(scope, receive, send_safely)
+            return
+        await self._app(scope, _counted(receive, limit), send_safely)
+
+    def _refusal(self, headers: dict[str, str], limit: int) -> tuple[int, str] | None:
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            return (
+                403,
+                "This server answers to localhost, to addresses and to the name given with --host only.",
+            )
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            return 403, "This request comes from another site's page."
+        claim = headers.get("content-length", "0")
+        if not claim.isascii() or not claim.isdigit():
+            return 400, f"Content-Length must be a number of bytes, got '{claim}'."
+        return (413, _too_large(limit)) if int(claim) > limit else None
+
+    def _is_ours(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        if name in self._names:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def _counted(receive: Receive, limit: int) -> Receive:
+    """Stops reading a body that grows past its limit, whatever it claimed."""
+    seen = 0
+
+    async def counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > limit:
+            raise HTTPException(413, _too_large(limit))
+        return message
+
+    return counted
+
+
+def _too_large(limit: int) -> str:
+    return f"This is too large: at most {limit / 1e6:.0f} MB are taken."

@@ -1,0 +1,194 @@
+"""Questions being answered: a few processes with a Localizer each, and one queue.
+
+Questions about one video take turns, so that the second finds the features the first has made; questions
+about different videos run side by side.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from egohieraloc.errors import EgoHieraLocError
+from egohieraloc.query import Query
+from egohieraloc.report.html import mask_uri
+from egohieraloc.result import Result
+from egohieraloc.types import Box, FramePrediction, ResponseTrack
+from egohieraloc.web.library import Library, UnknownIdError
+from egohieraloc.web.process import OwnProcess, Report, StoppedError
+from egohieraloc.web.values import Answer, Progress, QueryEntry
+
+MAX_WAITING = 200
+
+
+class Locates(Protocol):
+    """What is needed of a Localizer."""
+
+    def locate(
+        self, query: Query, video: str | Path, *, until_s: float | None = None, progress: Report = ...
+    ) -> Result: ...
+
+
+class BusyError(EgoHieraLocError):
+    """Too many questions wait."""
+
+
+@dataclass
+class _Running:
+    """A question a process works on."""
+
+    video_id: str
+    stop: threading.Event = field(default_factory=threading.Event)
+    cancelled: bool = False
+    progress: Progress | None = None
+    stage_began: tuple[float, int] = (0.0, 0)  # when, and how much was done by then
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self.progress is None or self.progress.stage != stage:
+            self.stage_began = now, done
+        began, first = self.stage_began
+        left_s = (now - began) / (done - first) * (total - done) if done > first else None
+        self.progress = Progress(stage=stage, done=done, total=total, left_s=left_s)
+
+
+class Jobs:
+    """Answers the library's open questions, the oldest first."""
+
+    def __init__(self, library: Library, make: Callable[[], Locates], *, workers: int) -> None:
+        self._library = library
+        self._changed = threading.Condition()
+        self._waiting = [query.id for query in reversed(library.queries()) if not query.finished]
+        self._running: dict[str, _Running] = {}
+        self._closing = False
+        self._processes = [OwnProcess(make) for _ in range(workers)]
+        self._threads = [threading.Thread(target=self._work, args=(p,), daemon=True) for p in self._processes]
+        for thread in self._threads:
+            thread.start()
+
+    def add(self, query_id: str) -> None:
+        """Put a stored question into the queue."""
+        with self._changed:
+            self._waiting.append(query_id)
+            self._changed.notify_all()
+
+    def check_room(self) -> None:
+        if len(self._waiting) >= MAX_WAITING:
+            raise BusyError(f"{MAX_WAITING} questions wait already. Ask again when some are answered.")
+
+    def seen(self, entry: QueryEntry) -> QueryEntry:
+        """A stored question as it stands at this moment."""
+        with self._changed:
+            running = self._running.get(entry.id)
+        if running is None or entry.finished:
+            return entry
+        return entry.model_copy(update={"status": "running", "progress": running.progress})
+
+    def cancel(self, query_id: str) -> None:
+        """Give a question up; one that is finished stays as it is."""
+        with self._changed:
+            if query_id in self._waiting:
+                self._waiting.remove(query_id)
+                self._library.finish(self._library.query(query_id).model_copy(update={"status": "cancelled"}))
+            running = self._running.get(query_id)
+            if running is not None:
+                running.cancelled = True
+                running.stop.set()
+            self._changed.wait_for(lambda: query_id not in self._running, timeout=15)
+
+    def close(self) -> None:
+        """End all processes. Questions that are not finished go on at the next start."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            for running in self._running.values():
+                running.stop.set()
+        for process in self._processes:
+            process.close()
+        for thread in self._threads:
+            thread.join(timeout=15)
+
+    def _work(self, process: OwnProcess) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing or self._next() is not None)
+                query_id = self._next()
+                if self._closing or query_id is None:
+                    return
+                self._waiting.remove(query_id)
+                entry = self._library.query(query_id)
+                running = self._running[query_id] = _Running(entry.video_id)
+            outcome, answer = self._answered(process, entry, running)
+            with self._changed:
+                if outcome is not None:
+                    self._library.finish(outcome, answer)
+                del self._running[query_id]
+                self._changed.notify_all()
+
+    def _next(self) -> str | None:
+        """The oldest question whose video nobody is busy with; questions that are gone are dropped."""
+        busy = {running.video_id for running in self._running.values()}
+        for query_id in list(self._waiting):
+            try:
+                video_id = self._library.query(query_id).video_id
+            except UnknownIdError:
+                self._waiting.remove(query_id)
+                continue
+            if video_id not in busy:
+                return query_id
+        return None
+
+    def _answered(
+        self, process: OwnProcess, entry: QueryEntry, running: _Running
+    ) -> tuple[QueryEntry | None, Answer | None]:
+        """How the question ended, or None when it should go on at the next start."""
+        library = self._library
+        path = library.video_path(entry.video_id)
+        picture = library.query_folder(entry.id) / "picture.png"
+        try:
+            answer = process.run(
+                answer_question, path, picture, entry, progress=running.report, stop=running.stop
+            )
+        except EgoHieraLocError as error:
+            if running.cancelled:
+                return entry.model_copy(update={"status": "cancelled"}), None
+            if self._closing or isinstance(error, StoppedError):
+                return None, None
+            message = library.without_paths(str(error))
+            return entry.model_copy(update={"status": "failed", "message": message}), None
+        span_s = (answer.track[0].time_s, answer.track[-1].time_s) if answer.track else None
+        change = {"status": "done", "message": answer.reason, "found": answer.found, "span_s": span_s}
+        return entry.model_copy(update=change), answer
+
+
+def answer_question(
+    localizer: Locates, progress: Report, video: Path, picture: Path, entry: QueryEntry
+) -> Answer:
+    """Runs in the process that holds the Localizer."""
+    query = Query.from_image(picture, box=Box(*entry.box) if entry.box else None, seen_at_s=entry.seen_at_s)
+    return answer_of(localizer.locate(query, video, until_s=entry.until_s, progress=progress))
+
+
+def answer_of(result: Result) -> Answer:
+    """A result as it goes over HTTP: what result.json says, and the masks."""
+    plain = result.to_dict()
+    if isinstance(result.track, ResponseTrack):
+        _add_masks(plain["track"], result.track)
+    for candidate, track in zip(plain["alternatives"], result.alternatives, strict=True):
+        _add_masks(candidate["track"], track)
+    return Answer.model_validate(plain)
+
+
+def _add_masks(rows: list[dict[str, Any]], track: ResponseTrack) -> None:
+    for row, prediction in zip(rows, track.predictions, strict=True):
+        row.update(_mask(prediction))
+
+
+def _mask(prediction: FramePrediction) -> dict[str, Any]:
+    if prediction.mask is None or prediction.mask_box is None:
+        return {}
+    return {"mask": mask_uri(prediction.mask), "mask_box": prediction.mask_box.xyxy}

@@ -1,0 +1,152 @@
+"""A process of its own for work that may hang, crash or eat all memory: the server lives on."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from egohieraloc.errors import EgoHieraLocError
+
+STOPPING_S = 10.0  # how long a task may take to notice that it should stop
+Make = Callable[[], Any]  # makes the tool, once for each life of the process
+Report = Callable[[str, int, int], None]  # stage, done, total
+
+
+class ProcessDiedError(EgoHieraLocError):
+    """The process ended in the middle of its work."""
+
+
+class StoppedError(EgoHieraLocError):
+    """The work was given up because somebody asked for it."""
+
+
+class OwnProcess:
+    """Runs `task(tool, progress, *arguments)`, one at a time, in a process that is started anew when it died.
+
+    Tasks, arguments and what they return cross a pipe: they must be picklable.
+    """
+
+    def __init__(self, make: Make | None = None) -> None:
+        self._make = make
+        self._turn = threading.Lock()
+        self._process: Any = None
+        self._connection: Connection | None = None
+
+    def run(
+        self,
+        task: Callable[..., Any],
+        *arguments: Any,
+        progress: Report | None = None,
+        stop: threading.Event | None = None,
+        limit_s: float | None = None,
+    ) -> Any:
+        """What the task returns. Its own mistakes come back as EgoHieraLocError with their words."""
+        with self._turn:
+            connection = self._started()
+            try:
+                connection.send((task, arguments))
+                kind, value = self._outcome(connection, progress, stop, limit_s)
+            except (EOFError, OSError):
+                code = self._end()
+                raise ProcessDiedError(
+                    f"The process that did the work died (code {code}). The file may be damaged or too large "
+                    "for this machine's memory."
+                ) from None
+        if kind == "done":
+            return value
+        if kind == "stopped":
+            raise StoppedError("The question was cancelled.")
+        raise EgoHieraLocError(value)
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        if self._process is not None:
+            self._end()
+
+    def _outcome(
+        self,
+        connection: Connection,
+        progress: Report | None,
+        stop: threading.Event | None,
+        limit_s: float | None,
+    ) -> tuple[str, Any]:
+        started, stopped_at = time.monotonic(), None
+        while True:
+            if connection.poll(0.05):
+                kind, value = connection.recv()
+                if kind != "progress":
+                    return kind, value
+                if progress is not None:
+                    progress(*value)
+            now = time.monotonic()
+            if stop is not None and stop.is_set() and stopped_at is None:
+                stopped_at = now
+                connection.send("stop")
+            if stopped_at is not None and now - stopped_at > STOPPING_S:
+                self._end()
+                return "stopped", None
+            if limit_s is not None and now - started > limit_s:
+                self._end()
+                return (
+                    "failed",
+                    f"This took longer than {limit_s:.0f} s and was given up. Is the file damaged?",
+                )
+
+    def _started(self) -> Connection:
+        if self._connection is None or not self._process.is_alive():
+            context = multiprocessing.get_context("spawn")
+            self._connection, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(theirs, self._make), daemon=True)
+            self._process.start()
+            theirs.close()
+        return self._connection
+
+    def _end(self) -> int | None:
+        self._process.kill()
+        self._process.join()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        return self._process.exitcode
+
+
+def _serve(connection: Connection, make: Make | None) -> None:
+    """The process: one task after the other until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when to end
+    tool = None
+
+    def progress(stage: str, done: int, total: int) -> None:
+        connection.send(("progress", (stage, done, total)))
+        if connection.poll():
+            connection.recv()
+            raise StoppedError
+
+    while True:
+        try:
+            message = connection.recv()
+        except EOFError:
+            return
+        if message == "stop":
+            continue  # it came when the work was already done
+        task, arguments = message
+        try:
+            if tool is None and make is not None:
+                tool = make()
+            outcome = ("done", task(tool, progress, *arguments))
+        except StoppedError:
+            outcome = ("stopped", None)
+        except EgoHieraLocError as error:
+            outcome = ("failed", str(error))
+        except Exception as error:
+            traceback.print_exc()
+            outcome = (
+                "failed",
+                f"Something broke ({type(error).__name__}: {error}). The server's log says more.",
+            )
+        connection.send(outcome)

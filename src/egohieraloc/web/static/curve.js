@@ -1,0 +1,93 @@
+// The score over time: the appearances shaded, a cursor at the moment shown, a click goes there.
+import { clock, draw } from "./tools.js";
+
+const LEFT = 30, RIGHT = 8, TOP = 10, BOTTOM = 24;
+const TICKS_S = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600];
+
+export class Curve {
+  constructor(box, onPick) {
+    this.box = box;
+    this.onPick = onPick;
+    this.time = 0;
+    this.answer = null;
+    const pick = (event) => {
+      const inside = event.clientX - box.getBoundingClientRect().left - LEFT;
+      this.pick(inside / (box.clientWidth - LEFT - RIGHT) * this.duration);
+    };
+    box.addEventListener("pointerdown", (event) => { box.setPointerCapture(event.pointerId); pick(event); });
+    box.addEventListener("pointermove", (event) => { if (event.buttons) pick(event); });
+    box.addEventListener("keydown", (event) => {
+      if (!this.answer) return;
+      const step = 1 / this.answer.sample_fps;
+      const moves = { ArrowLeft: -step, ArrowDown: -step, ArrowRight: step, ArrowUp: step, PageDown: -10 * step, PageUp: 10 * step, Home: -Infinity, End: Infinity };
+      if (!(event.key in moves)) return;
+      event.preventDefault();
+      this.pick(this.time + moves[event.key]);
+    });
+    new ResizeObserver(() => this.show()).observe(box);
+  }
+
+  pick(time) { this.onPick(Math.max(0, Math.min(this.duration, time))); }
+
+  // spans: [{start_s, end_s, name}], name "chosen" or "passed".
+  set(answer, duration, spans) {
+    Object.assign(this, { answer, duration, spans });
+    this.box.setAttribute("aria-valuemax", duration.toFixed(1));
+    this.show();
+  }
+
+  x(time) { return LEFT + (this.box.clientWidth - LEFT - RIGHT) * time / this.duration; }
+  y(value) { return TOP + (this.box.clientHeight - TOP - BOTTOM) * (1 - Math.max(0, Math.min(1, value))); }
+
+  show() {
+    const width = this.box.clientWidth, height = this.box.clientHeight;
+    if (!this.answer || !width) return;
+    const { time_s: times, raw, smooth, threshold } = this.answer.curve;
+    const line = (values) => values.map((value, i) => `${i ? "L" : "M"}${this.x(times[i]).toFixed(1)} ${this.y(value).toFixed(1)}`).join("");
+    const svg = draw("svg", { "aria-hidden": "true" });
+    for (const { start_s, end_s, name } of this.spans) {
+      svg.append(draw("rect", { class: name, x: this.x(start_s), y: TOP, width: this.x(end_s) - this.x(start_s), height: height - TOP - BOTTOM, rx: 3 }));
+    }
+    for (const value of [0, 0.5, 1]) {
+      svg.append(draw("line", { class: "axis", x1: LEFT, x2: width - RIGHT, y1: this.y(value), y2: this.y(value) }),
+        draw("text", { x: LEFT - 7, y: this.y(value) + 4, "text-anchor": "end" }, String(value)));
+    }
+    const every = TICKS_S.find((tick) => this.duration / tick <= width / 75) || TICKS_S.at(-1);
+    for (let time = 0; this.x(time) <= width - 16; time += every) {
+      svg.append(draw("text", { x: this.x(time), y: height - 5, "text-anchor": "middle" }, clock(time).replace(/\.0$/, "")));
+    }
+    if (times.length) {
+      const floor = this.y(0);
+      svg.append(draw("path", { class: "under", d: `${line(smooth)}L${this.x(times.at(-1))} ${floor}L${this.x(times[0])} ${floor}Z` }),
+        draw("path", { class: "raw", d: line(raw) }), draw("path", { class: "smooth", d: line(smooth) }));
+    }
+    svg.append(draw("line", { class: "threshold", x1: LEFT, x2: width - RIGHT, y1: this.y(threshold), y2: this.y(threshold) }));
+    this.cursor = draw("line", { class: "cursor", y1: TOP, y2: height - BOTTOM });
+    this.knob = draw("circle", { class: "knob", r: 4.5 });
+    svg.append(this.cursor, this.knob);
+    this.box.replaceChildren(svg);
+    this.move(this.time);
+  }
+
+  move(time) {
+    this.time = time;
+    if (!this.answer || !this.cursor) return;
+    const score = this.scoreAt(time), x = this.x(time);
+    this.cursor.setAttribute("x1", x);
+    this.cursor.setAttribute("x2", x);
+    this.knob.setAttribute("cx", x);
+    this.knob.setAttribute("cy", this.y(score));
+    this.box.setAttribute("aria-valuenow", time.toFixed(1));
+    this.box.setAttribute("aria-valuetext", `${clock(time)}, score ${score.toFixed(2)}`);
+  }
+
+  scoreAt(time) {
+    const { time_s: times, smooth } = this.answer.curve;
+    const after = times.findIndex((one) => one > time);
+    if (!times.length) return 0;
+    if (after < 0) return smooth.at(-1);
+    if (after === 0) return smooth[0];
+    const part = (time - times[after - 1]) / (times[after] - times[after - 1]);
+    return smooth[after - 1] + part * (smooth[after] - smooth[after - 1]);
+  }
+}

@@ -1,0 +1,288 @@
+// The page: chooses videos, asks, follows the work, shows the answer. What is chosen stands in the address, so
+// that a reload shows the same again.
+import { answerWords, candidates, isOpen, spansOf, viewIn, words } from "./answer.js";
+import { Curve } from "./curve.js";
+import { byId, call, clock, make, percent, send } from "./tools.js";
+import { Viewer } from "./viewer.js";
+
+const LIST_EVERY_MS = 1500;
+const state = {
+  about: null, video: null, query: null, // query: with its answer once there is one
+  rank: -1, // which candidate is shown; -1: none
+  wanted: null, // what the next question is about: {time, box} or {picture}
+};
+let events = null, listTimer = null;
+
+const viewer = new Viewer({ viewAt, onTime: (time) => curve.move(time), onDraft: want });
+const curve = new Curve(byId("curve"), (time) => { viewer.pause(); viewer.seek(time); });
+
+const shown = () => candidates(state.query)[state.rank] || null;
+const viewAt = (time, playing) => viewIn(state.query, state.rank, time, playing);
+
+function trouble(error) {
+  byId("trouble").hidden = !error;
+  byId("trouble").textContent = error ? error.message : "";
+}
+// Runs something that may fail and says why it did.
+const tried = (action) => async (...given) => {
+  trouble(null);
+  try {
+    await action(...given);
+  } catch (error) {
+    trouble(error);
+  }
+};
+
+function headline() {
+  const { video, query } = state;
+  let title = "Where was it last seen?";
+  if (query && !query.answer) title = { cancelled: "Cancelled", failed: "This did not work" }[query.status] || "Looking …";
+  if (query?.answer) {
+    title = query.found ? `Last seen from ${clock(query.span_s[0])} to ${clock(query.span_s[1])}` : "Not seen in this video";
+  }
+  byId("headline").textContent = title;
+  const facts = video && [video.name, `${video.width} × ${video.height}`, clock(video.duration_s)];
+  byId("subline").textContent = !video ? "Choose a video, draw a box around a thing, and ask."
+    : facts.join(" · ") + (video.warning ? ` · ${video.warning}` : "");
+}
+
+function showQuery() {
+  const { query } = state;
+  const answer = query?.answer;
+  headline();
+  byId("answer-card").hidden = !query;
+  byId("curve-card").hidden = !answer;
+  byId("place-card").hidden = !answer?.place;
+  if (!query) return viewer.mark();
+  const picture = `/queries/${query.id}/thumbnail`;
+  if (byId("answer-picture").getAttribute("src") !== picture) byId("answer-picture").src = picture;
+  const progress = query.progress;
+  byId("bar").hidden = byId("cancel").hidden = !isOpen(query);
+  if (progress) byId("bar").value = progress.done / Math.max(1, progress.total);
+  else byId("bar").removeAttribute("value");
+  byId("answer-words").textContent = answer ? answerWords(query, state.rank) : words(query);
+  byId("to-answer").hidden = !shown();
+  byId("not-this").hidden = !answer || candidates(query).length - 1 <= state.rank;
+  byId("not-this").textContent = state.rank < 0 ? "Show the best candidate" : "Not this one";
+  if (answer) showCurve(answer);
+  viewer.mark();
+}
+
+function showCurve(answer) {
+  const spans = spansOf(state.query, state.rank, state.video.duration_s);
+  curve.set(answer, state.video.duration_s, spans);
+  curve.move(viewer.time);
+  const entries = [["var(--accent)", "score, smoothed"], ["var(--quiet)", "threshold (dashed)"]];
+  if (shown()) entries.push(["var(--accent-soft)", "shown"]);
+  if (spans.some(({ name }) => name === "passed")) entries.push(["var(--other-soft)", "other candidates"]);
+  byId("legend").replaceChildren(...entries.map(([colour, text]) => {
+    const swatch = make("i");
+    swatch.style.background = colour;
+    return make("li", {}, swatch, text);
+  }));
+}
+
+function goToAnswer() {
+  const track = shown()?.track;
+  if (!track) return;
+  viewer.pause();
+  viewer.seek(track[Math.floor(track.length / 2)].time_s);
+}
+
+function row({ picture, title, note, current, open }) {
+  const text = make("span", {}, title, make("span", { class: "quiet" }, note));
+  const button = make("button", { type: "button", class: "row", "aria-current": current }, text);
+  if (picture) button.prepend(make("img", { src: picture, alt: "" }));
+  button.addEventListener("click", tried(open));
+  return make("li", {}, button);
+}
+
+async function listVideos() {
+  const videos = await call("GET", "/videos");
+  byId("videos").replaceChildren(...videos.map((video) => {
+    const line = row({
+      picture: `/videos/${video.id}/frame?time_s=0`, title: video.name, note: `${clock(video.duration_s)} · ${video.width} × ${video.height}`,
+      current: video.id === state.video?.id, open: () => openVideo(video),
+    });
+    const remove = make("button", { type: "button", class: "remove", "aria-label": `Remove ${video.name}` }, "✕");
+    remove.addEventListener("click", tried(() => removeVideo(video)));
+    line.append(remove);
+    return line;
+  }));
+  return videos;
+}
+
+async function listQueries() {
+  clearTimeout(listTimer);
+  const video = state.video;
+  if (!video) return;
+  const queries = await call("GET", `/videos/${video.id}/queries`);
+  if (video !== state.video) return;
+  byId("queries-card").hidden = !queries.length;
+  const focused = [...byId("queries").querySelectorAll("button")].indexOf(document.activeElement);
+  byId("queries").replaceChildren(...queries.map((query) => row({
+    picture: `/queries/${query.id}/thumbnail`, title: words(query), note: `asked at ${new Date(1000 * query.asked_at).toLocaleTimeString()}`,
+    current: query.id === state.query?.id, open: () => openQuery(query.id),
+  })));
+  byId("queries").querySelectorAll("button")[focused]?.focus();
+  if (queries.some(isOpen)) {
+    listTimer = setTimeout(() => listQueries().catch(() => {}), LIST_EVERY_MS);
+  }
+}
+
+function remember() {
+  const parts = { v: state.video?.id, q: state.query?.id, n: state.query?.answer ? state.rank : null };
+  const kept = Object.entries(parts).filter(([, value]) => value !== undefined && value !== null);
+  history.replaceState(null, "", kept.length ? `#${new URLSearchParams(kept)}` : location.pathname);
+}
+
+async function openVideo(video) {
+  events?.close();
+  Object.assign(state, { video, query: null, rank: -1 });
+  byId("watch").hidden = byId("ask-card").hidden = false;
+  viewer.open(video);
+  want(null);
+  showQuery();
+  remember();
+  byId("queries-card").hidden = true;
+  await Promise.all([listVideos(), listQueries()]);
+}
+
+async function openQuery(id, rank = null) {
+  events?.close();
+  const query = await call("GET", `/queries/${id}`);
+  state.query = query;
+  state.rank = rank ?? (query.found ? 0 : -1);
+  showQuery();
+  remember();
+  if (query.answer) goToAnswer();
+  else if (isOpen(query)) follow(id);
+  await listQueries();
+}
+
+function follow(id) {
+  const source = events = new EventSource(`/queries/${id}/events`);
+  source.addEventListener("progress", (event) => {
+    if (state.query?.id !== id) return source.close();
+    state.query = JSON.parse(event.data);
+    showQuery();
+  });
+  source.addEventListener("end", tried(async () => {
+    source.close();
+    if (state.query?.id === id) await openQuery(id);
+  }));
+}
+
+function want(wanted) {
+  state.wanted = wanted;
+  byId("crop").hidden = !wanted;
+  byId("ask").disabled = !wanted;
+  if (!wanted) byId("hint").textContent = "Draw a box around the thing in the picture, or drop a picture of it here.";
+  else if (wanted.box) {
+    viewer.cut(wanted.box, byId("crop"));
+    byId("hint").textContent = `From ${clock(wanted.time)} of the video.`;
+  }
+}
+
+async function wantPicture(file) {
+  const picture = await createImageBitmap(file).catch(() => { throw new Error(`${file.name} is not a picture the browser can read.`); });
+  const canvas = byId("crop"), shrink = Math.min(1, 192 / Math.max(picture.width, picture.height));
+  canvas.width = Math.max(1, picture.width * shrink);
+  canvas.height = Math.max(1, picture.height * shrink);
+  canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+  viewer.setDraft(null);
+  want({ picture: file });
+  byId("hint").textContent = file.name;
+}
+
+async function ask() {
+  const { wanted, video } = state, form = new FormData();
+  if (wanted.picture) form.append("picture", wanted.picture);
+  else {
+    const [x1, y1, x2, y2] = wanted.box;
+    form.append("time_s", wanted.time.toFixed(4));
+    form.append("box", [x1, y1, x2 - x1, y2 - y1].map((side) => side.toFixed(1)).join(","));
+  }
+  byId("ask").disabled = true;
+  try {
+    const query = await call("POST", `/videos/${video.id}/queries`, form);
+    viewer.setDraft(null);
+    await openQuery(query.id);
+  } finally {
+    byId("ask").disabled = !state.wanted;
+  }
+}
+
+async function upload(file) {
+  if (file.size > state.about.max_video_bytes) {
+    throw new Error(`${file.name} is too large: at most ${Math.round(state.about.max_video_bytes / 1e6)} MB are taken.`);
+  }
+  byId("upload").hidden = false;
+  const say = (share) => {
+    byId("upload-words").textContent = share < 1 ? `Sending ${file.name}: ${percent(share)}` : `Opening ${file.name}`;
+    if (share < 1) byId("upload-bar").value = share;
+    else byId("upload-bar").removeAttribute("value");
+  };
+  say(0);
+  try {
+    await openVideo(await send(`/videos?name=${encodeURIComponent(file.name)}`, file, say));
+  } finally {
+    byId("upload").hidden = true;
+  }
+}
+
+async function removeVideo(video) {
+  if (!confirm(`Remove ${video.name} and all questions about it?`)) return;
+  await call("DELETE", `/videos/${video.id}`);
+  if (state.video?.id === video.id) {
+    history.replaceState(null, "", location.pathname);
+    location.reload();
+  } else await listVideos();
+}
+
+async function notThisOne() {
+  state.rank += 1;
+  showQuery();
+  remember();
+  goToAnswer();
+}
+
+const receive = tried(async (file) => {
+  if (!file) return;
+  if (file.type.startsWith("image/")) {
+    if (!state.video) throw new Error("Choose a video first, then a picture of the thing.");
+    await wantPicture(file);
+  } else await upload(file);
+});
+
+function listen() {
+  byId("ask").addEventListener("click", tried(ask));
+  byId("cancel").addEventListener("click", tried(async () => {
+    const id = state.query.id;
+    await call("DELETE", `/queries/${id}`);
+    await openQuery(id);
+  }));
+  byId("to-answer").addEventListener("click", goToAnswer);
+  byId("not-this").addEventListener("click", tried(notThisOne));
+  for (const id of ["video-file", "picture-file"]) {
+    byId(id).addEventListener("change", (event) => { receive(event.target.files[0]); event.target.value = ""; });
+  }
+  const over = (on) => (event) => {
+    event.preventDefault();
+    document.body.classList.toggle("dropping", on);
+  };
+  addEventListener("dragover", over(true));
+  addEventListener("dragleave", over(false));
+  addEventListener("drop", (event) => { over(false)(event); receive(event.dataTransfer.files[0]); });
+}
+
+listen();
+await tried(async () => {
+  state.about = await call("GET", "/about");
+  const videos = await listVideos();
+  const kept = new URLSearchParams(location.hash.slice(1));
+  const video = videos.find(({ id }) => id === kept.get("v"));
+  if (!video) return;
+  await openVideo(video);
+  if (kept.get("q")) await openQuery(kept.get("q"), kept.has("n") ? Number(kept.get("n")) : null);
+})();

@@ -1,0 +1,209 @@
+// The video: moving through it, drawing a box on it, showing boxes over it.
+//
+// While it stands still the server's own picture of that moment lies over the player, so that a box is drawn on
+// exactly the frame that is asked about, and a video the browser cannot play is shown all the same.
+import { byId, clock, draw } from "./tools.js";
+
+const STILL_AFTER_MS = 120;
+const SLOW_STEP_S = 0.2; // between pictures where the browser cannot play
+const MIN_DRAWN_PX = 5; // less is a click
+
+export class Viewer {
+  // viewAt(time, playing) tells what to mark: {box, mask, maskBox, other} or null.
+  // onTime(time) is called whenever the moment changes, onDraft(box) when a box was drawn or taken away.
+  constructor({ viewAt, onTime, onDraft }) {
+    Object.assign(this, { viewAt, onTime, onDraft });
+    this.stage = byId("stage");
+    this.video = byId("video");
+    this.still = byId("still");
+    this.entry = null;
+    this.time = 0;
+    this.playing = false;
+    this.draft = null; // {time, box: [x1, y1, x2, y2]}
+    this.listen();
+  }
+
+  open(entry, time = 0) {
+    this.pause();
+    this.entry = entry;
+    this.draft = null;
+    this.playable = true;
+    this.still.hidden = true;
+    this.still.removeAttribute("src");
+    this.stage.style.aspectRatio = `${entry.width} / ${entry.height}`;
+    this.stage.style.maxWidth = `calc(66vh * ${entry.width / entry.height})`;
+    byId("marks").setAttribute("viewBox", `0 0 ${entry.width} ${entry.height}`);
+    byId("scrub").max = this.last();
+    byId("scrub").step = 1 / entry.fps;
+    this.video.src = `/videos/${entry.id}/file`;
+    this.seek(time);
+  }
+
+  last() { return Math.max(0, this.entry.duration_s - 1 / this.entry.fps); }
+
+  seek(time) {
+    this.time = Math.max(0, Math.min(this.last(), time));
+    if (this.playable && !this.playing) this.video.currentTime = this.time;
+    if (!this.playing) this.wantStill();
+    this.refresh();
+  }
+
+  wantStill() {
+    clearTimeout(this.stillTimer);
+    if (this.playable) this.still.hidden = true;
+    const wanted = this.wanted = `/videos/${this.entry.id}/frame?time_s=${this.time.toFixed(4)}`;
+    this.stillTimer = setTimeout(() => {
+      const picture = new Image();
+      picture.onload = () => {
+        if (wanted !== this.wanted || (this.playing && this.playable)) return;
+        this.still.src = wanted;
+        this.still.hidden = false;
+        this.still.alt = `Frame at ${clock(this.time)}`;
+        if (this.playing) this.stepSlowly();
+      };
+      picture.onerror = () => { if (wanted === this.wanted) this.pause(); };
+      picture.src = wanted;
+    }, this.playing ? 0 : STILL_AFTER_MS);
+  }
+
+  play() {
+    if (this.time >= this.last() - 1e-3) this.seek(0);
+    this.playing = true;
+    this.showPlaying();
+    if (!this.playable) return this.stepSlowly();
+    this.video.currentTime = this.time;
+    this.still.hidden = true;
+    this.video.play().then(() => this.follow(), () => this.cannotPlay());
+  }
+  follow() {
+    if (!this.playing || !this.playable) return;
+    this.time = Math.min(this.last(), this.video.currentTime);
+    this.refresh();
+    if (this.video.ended || this.time >= this.last()) this.pause();
+    else requestAnimationFrame(() => this.follow());
+  }
+  stepSlowly() {
+    this.slowTimer = setTimeout(() => {
+      if (!this.playing) return;
+      if (this.time >= this.last() - 1e-3) return this.pause();
+      this.time = Math.min(this.last(), this.time + SLOW_STEP_S);
+      this.refresh();
+      this.wantStill();
+    }, 1000 * SLOW_STEP_S);
+  }
+  pause() {
+    const was = this.playing;
+    this.playing = false;
+    clearTimeout(this.slowTimer);
+    this.video.pause();
+    this.showPlaying();
+    if (was) this.seek(this.time);
+  }
+  showPlaying() {
+    const button = byId("play");
+    button.textContent = this.playing ? "❚❚" : "▶";
+    button.setAttribute("aria-label", this.playing ? "Pause" : "Play");
+    button.setAttribute("aria-pressed", this.playing);
+  }
+  cannotPlay() {
+    if (!this.playable || !this.entry) return;
+    this.playable = false;
+    if (this.playing) this.stepSlowly();
+    else this.wantStill();
+  }
+
+  refresh() {
+    byId("scrub").value = this.time;
+    byId("scrub").setAttribute("aria-valuetext", clock(this.time));
+    byId("moment").textContent = `${clock(this.time)} of ${clock(this.entry.duration_s)}`;
+    this.mark();
+    this.onTime(this.time);
+  }
+
+  mark() {
+    const marks = [];
+    const view = this.viewAt(this.time, this.playing);
+    if (view?.mask) {
+      const [x1, y1, x2, y2] = view.maskBox;
+      marks.push(draw("image", { href: view.mask, x: x1, y: y1, width: x2 - x1, height: y2 - y1, preserveAspectRatio: "none", opacity: 0.32 }));
+    }
+    if (view) marks.push(...outline(view.box, view.other ? "mark other" : "mark"));
+    if (this.draft && Math.abs(this.draft.time - this.time) < 0.5 / this.entry.fps) marks.push(...outline(this.draft.box, "mark draft"));
+    byId("marks").replaceChildren(...marks);
+  }
+
+  setDraft(box, finished = true) {
+    this.draft = box && { time: this.time, box };
+    this.mark();
+    if (finished) this.onDraft(this.draft);
+  }
+
+  // Draws what a box shows into a canvas of the page.
+  cut([x1, y1, x2, y2], canvas) {
+    const source = this.still.hidden ? this.video : this.still;
+    const width = source.naturalWidth || source.videoWidth, scale = width / this.entry.width;
+    const shrink = Math.min(1, 192 / (scale * Math.max(x2 - x1, y2 - y1)));
+    canvas.width = Math.max(1, scale * shrink * (x2 - x1));
+    canvas.height = Math.max(1, scale * shrink * (y2 - y1));
+    canvas.getContext("2d").drawImage(source, scale * x1, scale * y1, scale * (x2 - x1), scale * (y2 - y1), 0, 0, canvas.width, canvas.height);
+  }
+
+  listen() {
+    this.video.addEventListener("error", () => this.cannotPlay());
+    byId("scrub").addEventListener("input", (event) => { this.pause(); this.seek(Number(event.target.value)); });
+    byId("previous").addEventListener("click", () => { this.pause(); this.seek(this.time - 1 / this.entry.fps); });
+    byId("next").addEventListener("click", () => { this.pause(); this.seek(this.time + 1 / this.entry.fps); });
+    byId("play").addEventListener("click", () => (this.playing ? this.pause() : this.play()));
+    this.stage.addEventListener("keydown", (event) => this.key(event));
+    let start = null;
+    const point = (event) => {
+      const area = this.stage.getBoundingClientRect(), { width, height } = this.entry;
+      const x = (event.clientX - area.left) / area.width * width, y = (event.clientY - area.top) / area.height * height;
+      return [Math.max(0, Math.min(width, x)), Math.max(0, Math.min(height, y))];
+    };
+    this.stage.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0 || !event.isPrimary) return;
+      this.pause();
+      this.stage.setPointerCapture(event.pointerId);
+      start = { at: point(event), clientX: event.clientX, clientY: event.clientY };
+    });
+    this.stage.addEventListener("pointermove", (event) => { if (start) this.setDraft(between(start.at, point(event)), false); });
+    this.stage.addEventListener("pointerup", (event) => {
+      if (!start) return;
+      const drawn = Math.min(Math.abs(event.clientX - start.clientX), Math.abs(event.clientY - start.clientY)) >= MIN_DRAWN_PX;
+      this.setDraft(drawn ? between(start.at, point(event)) : null);
+      start = null;
+    });
+    this.stage.addEventListener("pointercancel", () => { start = null; this.setDraft(null); });
+  }
+
+  key(event) {
+    const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    if (event.key === "Escape") return this.setDraft(null);
+    if (event.key === " ") { event.preventDefault(); return this.playing ? this.pause() : this.play(); }
+    if (!(event.key in arrows)) return;
+    event.preventDefault();
+    this.pause();
+    const { width, height } = this.entry, step = width / 50;
+    const [dx, dy] = arrows[event.key].map((way) => way * step);
+    const here = this.draft && Math.abs(this.draft.time - this.time) < 0.5 / this.entry.fps;
+    if (!here) return this.setDraft([0.4 * width, 0.4 * height, 0.6 * width, 0.6 * height]);
+    let [x1, y1, x2, y2] = this.draft.box;
+    if (event.shiftKey) {
+      x2 = Math.min(width, Math.max(x1 + step, x2 + dx));
+      y2 = Math.min(height, Math.max(y1 + step, y2 + dy));
+    } else {
+      const moveX = Math.max(-x1, Math.min(width - x2, dx)), moveY = Math.max(-y1, Math.min(height - y2, dy));
+      [x1, x2, y1, y2] = [x1 + moveX, x2 + moveX, y1 + moveY, y2 + moveY];
+    }
+    this.setDraft([x1, y1, x2, y2]);
+  }
+}
+
+function between([ax, ay], [bx, by]) {
+  return [Math.min(ax, bx), Math.min(ay, by), Math.max(ax, bx), Math.max(ay, by)];
+}
+function outline([x1, y1, x2, y2], name) {
+  const place = { x: x1, y: y1, width: x2 - x1, height: y2 - y1, rx: 2 };
+  return [draw("rect", { class: "halo", ...place }), draw("rect", { class: name, ...place })];
+}
