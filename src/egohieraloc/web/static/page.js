@@ -7,17 +7,16 @@ import { Viewer } from "./viewer.js";
 
 const LIST_EVERY_MS = 1500;
 const state = {
-  about: null, video: null, query: null, // query: with its answer once there is one
+  video: null, query: null, // query: with its answer once there is one
   rank: -1, // which candidate is shown; -1: none
   wanted: null, // what the next question is about: {time, box} or {picture}
 };
 let events = null, listTimer = null;
 
-const viewer = new Viewer({ viewAt, onTime: (time) => curve.move(time), onDraft: want });
-const curve = new Curve(byId("curve"), (time) => { viewer.pause(); viewer.seek(time); });
-
 const shown = () => candidates(state.query)[state.rank] || null;
 const viewAt = (time, playing) => viewIn(state.query, state.rank, time, playing);
+const viewer = new Viewer({ viewAt, onTime: (time) => curve.move(time), onDraft: want });
+const curve = new Curve(byId("curve"), (time) => { viewer.pause(); viewer.seek(time); });
 
 function trouble(error) {
   byId("trouble").hidden = !error;
@@ -214,9 +213,8 @@ async function ask() {
 }
 
 async function upload(file) {
-  if (file.size > state.about.max_video_bytes) {
-    throw new Error(`${file.name} is too large: at most ${Math.round(state.about.max_video_bytes / 1e6)} MB are taken.`);
-  }
+  const { max_video_bytes: most } = await call("GET", "/about");
+  if (file.size > most) throw new Error(`${file.name} is too large: at most ${Math.round(most / 1e6)} MB are taken.`);
   byId("upload").hidden = false;
   const say = (share) => {
     byId("upload-words").textContent = share < 1 ? `Sending ${file.name}: ${percent(share)}` : `Opening ${file.name}`;
@@ -278,7 +276,6 @@ function listen() {
 
 listen();
 await tried(async () => {
-  state.about = await call("GET", "/about");
   const videos = await listVideos();
   const kept = new URLSearchParams(location.hash.slice(1));
   const video = videos.find(({ id }) => id === kept.get("v"));

@@ -1,0 +1,173 @@
+"""Questions in the queue: many at once, cancelled, surviving a crash and a restart."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ask, upload, wait_for
+
+from egohieraloc.web import jobs, process
+from egohieraloc.web.jobs import _Running
+from egohieraloc.web.process import OwnProcess, ProcessDiedError, StoppedError
+
+Serve = Callable[..., Any]
+
+
+def test_twenty_questions_at_once(serve: Serve, clip: Path) -> None:
+    with serve() as client:
+        video_id = upload(client, clip)["id"]
+        with ThreadPoolExecutor(20) as pool:
+            asked = list(pool.map(lambda _: ask(client, video_id), range(20)))
+        assert len({query["id"] for query in asked}) == 20
+        for query in asked:
+            assert wait_for(client, query["id"], "done")["found"]
+
+
+def test_a_second_question_finds_the_features(serve: Serve, clip: Path) -> None:
+    with serve(step_s=0.1) as client:
+        video_id = upload(client, clip)["id"]
+        first, second = ask(client, video_id), ask(client, video_id)
+        assert wait_for(client, second["id"], "done", "waiting")["status"] == "waiting"
+        wait_for(client, first["id"], "done")
+        started = time.monotonic()
+        wait_for(client, second["id"], "done")
+        assert time.monotonic() - started < 1.0  # the first takes 2 s
+
+
+def test_different_videos_run_side_by_side(serve: Serve, clip: Path, switches: Path) -> None:
+    (switches / "hold").touch()
+    with serve() as client:
+        asked = [ask(client, upload(client, clip)["id"]) for _ in range(2)]
+        for query in asked:
+            wait_for(client, query["id"], "running")
+        (switches / "hold").unlink()
+        for query in asked:
+            wait_for(client, query["id"], "done")
+
+
+def test_cancel_running_and_waiting(serve: Serve, clip: Path, switches: Path) -> None:
+    (switches / "hold").touch()
+    with serve(workers=1) as client:
+        video_id = upload(client, clip)["id"]
+        running, waiting = ask(client, video_id), ask(client, video_id)
+        wait_for(client, running["id"], "running")
+        assert client.delete(f"/queries/{waiting['id']}").json()["status"] == "cancelled"
+        assert client.delete(f"/queries/{running['id']}").json()["status"] == "cancelled"
+        (switches / "hold").unlink()
+        done = ask(client, video_id)
+        wait_for(client, done["id"], "done")
+        assert client.delete(f"/queries/{done['id']}").json()["status"] == "done"
+        assert client.get(f"/queries/{running['id']}").json()["status"] == "cancelled"
+
+
+def test_a_restart_keeps_results_and_goes_on(
+    serve: Serve, clip: Path, switches: Path, tmp_path: Path
+) -> None:
+    with serve() as client:
+        video_id = upload(client, clip)["id"]
+        done = wait_for(client, ask(client, video_id)["id"], "done")
+        (switches / "hold").touch()
+        running, waiting, cancelled = (ask(client, video_id)["id"] for _ in range(3))
+        client.delete(f"/queries/{cancelled}")
+        wait_for(client, running, "running")
+        (tmp_path / "page" / "incoming" / "left").mkdir()
+    (switches / "hold").unlink()
+    with serve() as client:
+        assert client.get(f"/queries/{done['id']}").json() == done
+        assert [video["id"] for video in client.get("/videos").json()] == [video_id]
+        for query_id in (running, waiting):
+            assert wait_for(client, query_id, "done")["found"]
+        assert client.get(f"/queries/{cancelled}").json()["status"] == "cancelled"
+        assert not list((tmp_path / "page" / "incoming").iterdir())
+
+
+def test_a_process_that_dies_takes_only_its_question_along(serve: Serve, clip: Path, switches: Path) -> None:
+    (switches / "die").touch()
+    with serve() as client:
+        video_id = upload(client, clip)["id"]
+        failed = wait_for(client, ask(client, video_id)["id"], "failed")
+        assert "died (code 3)" in failed["message"]
+        (switches / "die").unlink()
+        assert wait_for(client, ask(client, video_id)["id"], "done")["found"]
+
+
+def test_a_mistake_is_told_without_paths(serve: Serve, clip: Path, switches: Path) -> None:
+    (switches / "fail").touch()
+    with serve() as client:
+        failed = wait_for(client, ask(client, upload(client, clip)["id"])["id"], "failed")
+    assert failed["message"] == "There is something wrong with the file."
+
+
+def test_the_queue_has_an_end(
+    serve: Serve, clip: Path, switches: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "MAX_WAITING", 2)
+    (switches / "hold").touch()
+    with serve() as client:
+        video_id = upload(client, clip)["id"]
+        wait_for(client, ask(client, video_id)["id"], "running")
+        ask(client, video_id)
+        ask(client, video_id)
+        refused = client.post(f"/videos/{video_id}/queries", data={"time_s": "1", "box": "9,9,9,9"})
+        assert (refused.status_code, refused.json()["error"][:20]) == (429, "2 questions wait alr")
+
+
+def test_time_left_follows_the_rate_of_the_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([10.0, 12.0, 20.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    running = _Running("video")
+    left = []
+    for stage, done in (("encode", 40), ("encode", 60), ("look", 1)):
+        running.report(stage, done, 100)
+        assert running.progress is not None
+        left.append(running.progress.left_s)
+    assert left == [None, pytest.approx(4.0), None]  # 20 took 2 s, 40 are left; a new stage knows nothing yet
+
+
+def stubborn(tool: None, progress: Any) -> None:
+    time.sleep(60)
+
+
+def broken(tool: None, progress: Any) -> None:
+    raise ZeroDivisionError("by zero")
+
+
+def test_a_task_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "STOPPING_S", 0.2)
+    own = OwnProcess()
+    try:
+        with pytest.raises(Exception, match="took longer than"):
+            own.run(stubborn, limit_s=0.5)
+        stop = threading.Event()
+        stop.set()
+        with pytest.raises(StoppedError):
+            own.run(stubborn, stop=stop)
+        with pytest.raises(Exception, match="ZeroDivisionError: by zero"):
+            own.run(broken)
+    finally:
+        own.close()
+
+
+def test_death_between_tasks_is_noticed() -> None:
+    own = OwnProcess()
+    try:
+        with pytest.raises(ProcessDiedError, match="code 5"):
+            own.run(_exit)
+        assert own.run(_number) == os.getpid()
+    finally:
+        own.close()
+
+
+def _exit(tool: None, progress: Any) -> None:
+    os._exit(5)
+
+
+def _number(tool: None, progress: Any) -> int:
+    return os.getppid()
