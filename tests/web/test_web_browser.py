@@ -178,6 +178,7 @@ def test_not_this_one_shows_the_next(open_page: Open, clip: Path) -> None:
     wait_for_headline(page, "Last seen")
     page.click("#not-this")
     assert page.inner_text("#answer-words") == "Candidate 2 of 2: 0:00.6 – 0:01.0, 60 % sure."
+    assert page.inner_text("#headline") == "Perhaps seen from 0:00.6 to 0:01.0"
     assert page.inner_text("#moment").startswith("0:00.8")
     assert rectangle(page, "rect.mark.other")[0] == pytest.approx(26, abs=0.1)
     assert page.is_hidden("#not-this")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -66,7 +67,7 @@ class Jobs:
         self._running: dict[str, _Running] = {}
         self._closing = False
         self._processes = [OwnProcess(make) for _ in range(workers)]
-        self._threads = [threading.Thread(target=self._work, args=(p,), daemon=True) for p in self._processes]
+        self._threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(workers)]
         for thread in self._threads:
             thread.start()
 
@@ -112,11 +113,15 @@ class Jobs:
         for thread in self._threads:
             thread.join(timeout=15)
 
-    def _work(self, process: OwnProcess) -> None:
+    def _work(self, number: int) -> None:
+        process = self._processes[number]
+        if number == 0:
+            with suppress(EgoHieraLocError):  # the first question will tell what is wrong
+                process.run(get_ready)
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closing or self._next() is not None)
-                query_id = self._next()
+                self._changed.wait_for(lambda: self._closing or self._next(number) is not None)
+                query_id = self._next(number)
                 if self._closing or query_id is None:
                     return
                 self._waiting.remove(query_id)
@@ -129,8 +134,13 @@ class Jobs:
                 del self._running[query_id]
                 self._changed.notify_all()
 
-    def _next(self) -> str | None:
-        """The oldest question whose video nobody is busy with; questions that are gone are dropped."""
+    def _next(self, number: int) -> str | None:
+        """The oldest question whose video nobody is busy with; questions that are gone are dropped.
+
+        A worker has work only while those before it are busy: one that holds a Localizer already is faster.
+        """
+        if len(self._running) < number:
+            return None
         busy = {running.video_id for running in self._running.values()}
         for query_id in list(self._waiting):
             try:
@@ -163,6 +173,10 @@ class Jobs:
         span_s = (answer.track[0].time_s, answer.track[-1].time_s) if answer.track else None
         change = {"status": "done", "message": answer.reason, "found": answer.found, "span_s": span_s}
         return entry.model_copy(update=change), answer
+
+
+def get_ready(localizer: Locates, progress: Report) -> None:
+    """Nothing; but the process now runs and has its Localizer."""
 
 
 def answer_question(

@@ -60,3 +60,10 @@ export function answerWords(query, rank) {
   const span = `${clock(found.track[0].time_s)} – ${clock(found.track.at(-1).time_s)}, ${percent(found.score)} sure.`;
   return rank === 0 && query.answer.found ? span : `Candidate ${rank + 1} of ${all.length}: ${span}`;
 }
+
+export function answerTitle(query, rank) {
+  const track = candidates(query)[rank]?.track;
+  if (!track) return "Not seen in this video";
+  const start = rank === 0 && query.answer.found ? "Last seen" : "Perhaps seen";
+  return `${start} from ${clock(track[0].time_s)} to ${clock(track.at(-1).time_s)}`;
+}

@@ -1,6 +1,6 @@
 // The page: chooses videos, asks, follows the work, shows the answer. What is chosen stands in the address, so
 // that a reload shows the same again.
-import { answerWords, candidates, isOpen, spansOf, viewIn, words } from "./answer.js";
+import { answerTitle, answerWords, candidates, isOpen, spansOf, viewIn, words } from "./answer.js";
 import { Curve } from "./curve.js";
 import { byId, call, clock, make, percent, send } from "./tools.js";
 import { Viewer } from "./viewer.js";
@@ -36,9 +36,7 @@ function headline() {
   const { video, query } = state;
   let title = "Where was it last seen?";
   if (query && !query.answer) title = { cancelled: "Cancelled", failed: "This did not work" }[query.status] || "Looking …";
-  if (query?.answer) {
-    title = query.found ? `Last seen from ${clock(query.span_s[0])} to ${clock(query.span_s[1])}` : "Not seen in this video";
-  }
+  if (query?.answer) title = answerTitle(query, state.rank);
   byId("headline").textContent = title;
   const facts = video && [video.name, `${video.width} × ${video.height}`, clock(video.duration_s)];
   byId("subline").textContent = !video ? "Choose a video, draw a box around a thing, and ask."

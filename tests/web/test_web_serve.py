@@ -1,0 +1,129 @@
+"""`egohieraloc serve` as a user starts it, with a small network that was never trained."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import Live
+from typer.testing import CliRunner
+
+from egohieraloc.cli import app
+from egohieraloc.cli.serve import _is_local
+from egohieraloc.config import preset
+from egohieraloc.errors import ConfigError, MissingExtraError, WeightsError
+from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.models.weights import save_weights
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
+    torch.manual_seed(0)
+    save_weights(path, EgoHieraLocNet(preset("tiny")).eval())
+    return path
+
+
+@pytest.fixture
+def served(weights: Path, tmp_path: Path) -> Iterator[Any]:
+    start = "from egohieraloc.cli import main; main()"
+    options = ["--port", "0", "--folder", str(tmp_path / "page"), "--model", str(weights), "--device", "cpu"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", start, "serve", *options], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_real_thing_end_to_end(served: subprocess.Popen[str], clip: Path, tmp_path: Path) -> None:
+    assert served.stdout is not None
+    line = served.stdout.readline()
+    found = re.match(r"The page is at (http://127\.0\.0\.1:\d+) and keeps everything in ", line)
+    assert found, line
+    url = found[1]
+
+    def call(path: str, data: bytes | None = None, kind: str = "application/octet-stream") -> Any:
+        request = urllib.request.Request(url + path, data, {"Content-Type": kind})
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return json.load(response)
+
+    assert call("/about")["model"] == "tiny"
+    video = call("/videos?name=walk.mp4", clip.read_bytes())
+    form = b"time_s=1&box=30,30,40,40"
+    query = call(f"/videos/{video['id']}/queries", form, "application/x-www-form-urlencoded")
+    until = time.monotonic() + 120
+    while query["status"] in ("waiting", "running") and time.monotonic() < until:
+        time.sleep(0.2)
+        query = call(f"/queries/{query['id']}")
+    assert query["status"] == "done", query
+    assert len(query["answer"]["curve"]["time_s"]) == 20
+    assert list((tmp_path / "page" / "features").glob("features-*/chunk-*"))
+    served.send_signal(signal.SIGINT)
+    assert served.wait(timeout=30) in (0, 130)
+
+
+def test_a_sender_who_gives_up_leaves_nothing(live: Live, tmp_path: Path) -> None:
+    connection = http.client.HTTPConnection(live.url.removeprefix("http://"))
+    connection.putrequest("POST", "/videos?name=half.mp4")
+    connection.putheader("Content-Length", "1000000")
+    connection.endheaders(b"x" * 50_000)
+    incoming = tmp_path / "page" / "incoming"
+    _wait(lambda: any(incoming.iterdir()))
+    connection.close()
+    _wait(lambda: not any(incoming.iterdir()))
+    with urllib.request.urlopen(f"{live.url}/videos") as response:
+        assert json.load(response) == []
+
+
+def _wait(condition: Any) -> None:
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_port_in_use(weights: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        options = ["--port", port, "--folder", str(tmp_path / "page"), "--model", str(weights)]
+        result = CliRunner().invoke(app, ["serve", *options])
+    assert isinstance(result.exception, ConfigError)
+    assert f"127.0.0.1, port {port}" in str(result.exception)
+
+
+def test_mistakes_show_before_anything_starts(weights: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["serve", "--model", str(tmp_path / "none.safetensors")])
+    assert isinstance(result.exception, WeightsError)
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(app, ["serve", "--model", str(weights), "--folder", str(tmp_path / "file")])
+    assert "Choose another: --folder" in str(result.exception)
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    result = CliRunner().invoke(app, ["serve"])
+    assert isinstance(result.exception, MissingExtraError)
+    assert "egohieraloc[web]" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("lan", False)],
+)
+def test_what_is_local(host: str, local: bool) -> None:
+    assert _is_local(host) is local
