@@ -165,6 +165,19 @@ def test_death_between_tasks_is_noticed() -> None:
         own.close()
 
 
+def test_closing_ends_the_work_and_nothing_starts_again() -> None:
+    own = OwnProcess()
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(own.run, stubborn)
+        while own._process is None:
+            time.sleep(0.01)
+        own.close()
+        with pytest.raises(ProcessDiedError):
+            working.result(timeout=10)
+    with pytest.raises(StoppedError, match="closing"):
+        own.run(_number)
+
+
 def _exit(tool: None, progress: Any) -> None:
     os._exit(5)
 

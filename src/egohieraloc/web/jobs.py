@@ -127,6 +127,7 @@ class Jobs:
                 self._waiting.remove(query_id)
                 entry = self._library.query(query_id)
                 running = self._running[query_id] = _Running(entry.video_id)
+                self._changed.notify_all()  # now the next worker may have work
             outcome, answer = self._answered(process, entry, running)
             with self._changed:
                 if outcome is not None:

@@ -35,6 +35,8 @@ class OwnProcess:
     def __init__(self, make: Make | None = None) -> None:
         self._make = make
         self._turn = threading.Lock()
+        self._birth = threading.Lock()
+        self._closed = False
         self._process: Any = None
         self._connection: Connection | None = None
 
@@ -65,9 +67,11 @@ class OwnProcess:
         raise EgoHieraLocError(value)
 
     def close(self) -> None:
-        """End the process, whatever it does."""
-        if self._process is not None:
-            self._end()
+        """End the process, whatever it does, for good."""
+        with self._birth:
+            self._closed = True
+            if self._process is not None:
+                self._process.kill()
 
     def _outcome(
         self,
@@ -99,20 +103,22 @@ class OwnProcess:
                 )
 
     def _started(self) -> Connection:
-        if self._connection is None or not self._process.is_alive():
-            context = multiprocessing.get_context("spawn")
-            self._connection, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs, self._make), daemon=True)
-            self._process.start()
-            theirs.close()
-        return self._connection
+        with self._birth:
+            if self._closed:
+                raise StoppedError("The server is closing.")
+            if self._connection is None or not self._process.is_alive():
+                context = multiprocessing.get_context("spawn")
+                self._connection, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(theirs, self._make), daemon=True)
+                process.start()
+                self._process = process
+                theirs.close()
+            return self._connection
 
     def _end(self) -> int | None:
         self._process.kill()
         self._process.join()
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._connection = None
         return self._process.exitcode
 
 
