@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -13,9 +14,11 @@ from typing import Any
 import pytest
 from conftest import ask, upload, wait_for
 
-from egohieraloc.web import jobs, process
+from egohieraloc.web import jobs, process, routes
 from egohieraloc.web.jobs import _Running
+from egohieraloc.web.library import UnknownIdError
 from egohieraloc.web.process import OwnProcess, ProcessDiedError, StoppedError
+from egohieraloc.web.values import QueryEntry
 
 Serve = Callable[..., Any]
 
@@ -117,6 +120,39 @@ def test_the_queue_has_an_end(
         ask(client, video_id)
         refused = client.post(f"/videos/{video_id}/queries", data={"time_s": "1", "box": "9,9,9,9"})
         assert (refused.status_code, refused.json()["error"][:20]) == (429, "2 questions wait alr")
+
+
+def test_damaged_entries_are_passed_over(serve: Serve, clip: Path, tmp_path: Path) -> None:
+    with serve() as client:
+        video_id, kept = upload(client, clip)["id"], upload(client, clip)["id"]
+        query_id = wait_for(client, ask(client, kept)["id"], "done")["id"]
+    (tmp_path / "page" / "videos" / video_id / "video.json").write_text('{"id": ')
+    (tmp_path / "page" / "queries" / query_id / "query.json").write_text("")
+    with serve() as client:
+        assert [video["id"] for video in client.get("/videos").json()] == [kept]
+        assert client.get(f"/videos/{video_id}").status_code == 404
+        assert client.get(f"/videos/{kept}/queries").json() == []
+        assert wait_for(client, ask(client, kept)["id"], "done")["found"]
+
+
+def test_events_keep_the_line_open_and_end_with_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "EVENT_SILENCE_S", -1.0)
+    monkeypatch.setattr(routes, "EVENT_PAUSE_S", 0.0)
+    entry = QueryEntry(id="0" * 16, video_id="1" * 16, asked_at=0)
+    looks = iter([entry, entry, UnknownIdError("removed")])
+
+    def look() -> QueryEntry:
+        found = next(looks)
+        if isinstance(found, UnknownIdError):
+            raise found
+        return found
+
+    async def collect() -> list[str]:
+        return [text async for text in routes._events(look)]
+
+    first, second = asyncio.run(collect())
+    assert first.startswith('event: progress\ndata: {"id":"0000')
+    assert second == ": still here\n\n"
 
 
 def test_time_left_follows_the_rate_of_the_stage(monkeypatch: pytest.MonkeyPatch) -> None:
