@@ -10,9 +10,9 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from conftest import ask, upload, wait_for
 from fake_localizer import FPS, FRAMES, HEIGHT, WIDTH, write_clip
 from fastapi.testclient import TestClient
+from web_clients import ask, upload, wait_for
 
 from egohieraloc.images import read_image, write_image
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ask, wait_for
 from fake_localizer import write_clip
 from fastapi.testclient import TestClient
+from web_clients import ask, wait_for
 
 from egohieraloc.images import write_image
 from egohieraloc.web import media, routes

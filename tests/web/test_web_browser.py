@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Live, running_server
 from fake_localizer import write_clip
+from web_clients import Live, running_server
 
 from egohieraloc.images import write_image
 

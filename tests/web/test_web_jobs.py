@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ask, upload, wait_for
+from web_clients import ask, upload, wait_for
 
 from egohieraloc.web import jobs, process, routes
 from egohieraloc.web.jobs import _Running

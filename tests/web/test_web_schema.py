@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ask, running_server, upload, wait_for
 from hypothesis import HealthCheck, given, settings
+from web_clients import ask, running_server, upload, wait_for
 
 schemathesis = pytest.importorskip("schemathesis")
 import httpx2 as httpx  # noqa: E402

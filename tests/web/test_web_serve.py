@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Live
 from typer.testing import CliRunner
+from web_clients import Live
 
 from egohieraloc.cli import app
 from egohieraloc.cli.serve import _is_local
