@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -79,7 +79,10 @@ class Predictor:
 
     def prepare(self, query: Query) -> PreparedQuery:
         """See the query, find its foreground, decide the fallback level, build the template."""
-        config = self.config
+        config, quality = self.config, 1.0
+        if query.mask is None and self.provider is not None:
+            provided, quality = self.provider(query)
+            query = replace(query, mask=provided if provided.any() else None)
         window = cut_window(query, share=config.query_window, size=config.query_sizes[0])
         pixels = torch.from_numpy(window.rgb).to(self.device).permute(2, 0, 1)[None].float() / 255
         box = torch.from_numpy(window.box).to(self.device).float()[None]
@@ -87,9 +90,7 @@ class Predictor:
         with self._running():
             seen = self.network.see_query(pixels, box, visible)
             if window.mask is not None:
-                mask, quality = window.mask.astype(np.float32), 1.0
-            elif self.provider is not None:
-                mask, quality = self.provider(query, window.region, window.rgb.shape[0])
+                mask = window.mask.astype(np.float32)
             else:
                 mask = _numpy(torch.sigmoid(seen.mask_logits[0].float()))
                 quality = float(torch.sigmoid(seen.quality_logit[0]))

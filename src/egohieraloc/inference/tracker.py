@@ -85,4 +85,5 @@ def _walk(video: Video, indices: NDArray[np.int64]) -> Iterator[Frame]:
         yield from video.frames(indices)
         return
     for start in range(0, len(indices), BLOCK):
-        yield from reversed(list(video.frames(indices[start : start + BLOCK][::-1])))
+        block = np.flip(indices[start : start + BLOCK])
+        yield from reversed(list(video.frames(block)))
