@@ -89,7 +89,7 @@ def test_a_rendered_walk_is_posed_and_its_thing_is_placed(tmp_path):
 def test_rendered_walk_with_frames_left_for_registration(tmp_path):
     """Must show: 95 % posed, place within 3 % of its distance, direction within 2 degrees."""
     shots = walk(48)
-    config = SfmConfig(max_map_frames=30, min_map_frames=30)
+    config = SfmConfig(max_map_frames=30)
     found = reconstruct(
         [shot.frame for shot in shots], cache=tmp_path, key="walk", config=config, focal_px=300.0
     )
