@@ -133,9 +133,12 @@ def _extract(folder: Path, job: SfmJob) -> None:
     options = pycolmap.FeatureExtractionOptions(num_threads=config.num_threads)
     options.sift.max_num_features = config.max_features
     options.sift.first_octave = -1 if max(width, height) < _SMALL_SIDE else 0
+    database = pycolmap.Database.open(folder / "database.db")
+    started_before = database.exists_camera(1)
+    database.close()
     for start in range(0, len(job.frame_index), _BLOCK):
         _report("features", start / len(job.frame_index))
-        if start:
+        if start or started_before:
             reader.existing_camera_id = 1
         _extract_block(folder, range(start, min(start + _BLOCK, len(job.frame_index))), reader, options)
     if job.anchor_camera is not None:
