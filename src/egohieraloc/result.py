@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from egohieraloc.geometry.locate import place_to_json
+from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.query import Query
 from egohieraloc.types import (
     Localization3D,
@@ -27,6 +29,7 @@ class Result:
     curve: ScoreCurve
     alternatives: tuple[ResponseTrack, ...] = ()
     place: Localization3D | NotLocalized | None = None  # None: nobody asked for 3D
+    cameras: Reconstruction | None = None  # the poses that `place` stands on
 
     @property
     def found(self) -> bool:
@@ -56,7 +59,7 @@ class Result:
             },
             "intervals": [list(interval) for interval in self.curve.intervals],
             "alternatives": [{"score": t.score, "track": _track_rows(t)} for t in self.alternatives],
-        }
+        } | ({} if self.place is None else {"place": place_to_json(self.place)})
 
     def save(self, folder: str | Path, *, folder_fps: float = 5.0) -> Path:
         """Write result.json, masks, overlay.mp4 and curve.png into a folder; returns the JSON's path."""

@@ -42,10 +42,10 @@ def _beside_truth(track: ResponseTrack, truth: DemoTruth) -> str:
     true = {sample: box for sample, box in enumerate(truth.boxes) if box is not None}
     first, last = truth.appearances[-1]
     shared = [sample for sample in range(first, last + 1) if sample in answered]
-    overlap = [iou_xyxy(np.array(answered[s].xyxy), np.array(true[s].xyxy)) for s in shared]
+    overlap = sum(float(iou_xyxy(np.array(answered[s].xyxy), np.array(true[s].xyxy))) for s in shared)
     return (
         f"{_told(truth)} The answer has {len(shared)} of these {last + 1 - first} samples; "
-        f"there its boxes overlap the true ones by {100 * float(np.sum(overlap)) / max(1, len(overlap)):.0f} %."
+        f"there its boxes overlap the true ones by {100 * overlap / max(1, len(shared)):.0f} %."
     )
 
 

@@ -72,8 +72,9 @@ def track(
 
 def _template(predictor: Predictor, frame: Frame, box: Box) -> _Template:
     """A template from a frame, the box's interior being the mask."""
-    mask = np.zeros(frame.rgb.shape[:2], bool)
-    x1, y1, x2, y2 = (round(v) for v in box.clipped(mask.shape[1], mask.shape[0]).xyxy)
+    height, width = frame.rgb.shape[:2]
+    mask = np.zeros((height, width), bool)
+    x1, y1, x2, y2 = (round(v) for v in box.clipped(width, height).xyxy)
     mask[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)] = True
     query = predictor.prepare(Query(frame.rgb, box, mask, frame.time_s))
     return _Template(query, predictor.start(query))
