@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from egohieraloc.geometry.locate import place_to_json
 from egohieraloc.geometry.reconstruction import Reconstruction
@@ -17,6 +17,9 @@ from egohieraloc.types import (
     ScoreCurve,
     VideoRef,
 )
+
+if TYPE_CHECKING:
+    from egohieraloc.localize import Localizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,17 @@ class Result:
         from egohieraloc.report.save import save_result
 
         return save_result(self, Path(folder), folder_fps=folder_fps)
+
+    def save_report(
+        self, folder: str | Path, localizer: Localizer | None = None, *, folder_fps: float = 5.0
+    ) -> Path:
+        """`save`, and report.html beside it: one page that shows everything. Returns the page's path.
+
+        With the localizer that answered, the page also shows the maps behind the answer.
+        """
+        from egohieraloc.report.build import save_report
+
+        return save_report(self, Path(folder), localizer, folder_fps=folder_fps)
 
 
 def _track_rows(track: ResponseTrack) -> list[dict[str, Any]]:
