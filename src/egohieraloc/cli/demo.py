@@ -21,7 +21,7 @@ from egohieraloc.types import Localization3D, ResponseTrack
 from egohieraloc.video.reader import Video
 
 # Enough for a clip of 40 s, and quick: a pose for every second sample.
-DEMO_SETTINGS = ["sfm.max_map_frames=100", "sfm.max_features=1024", "sfm.overlap=8"]
+DEMO_SETTINGS = ["sfm.max_frames=100", "sfm.max_features=1024", "sfm.overlap=8", "sfm.calibration_frames=0"]
 
 
 def demo(
@@ -76,7 +76,7 @@ def compare_place(place: Localization3D, cameras: Reconstruction, truth: DemoTru
     true = rotation[place.asked_frame] @ truth.target_center_world + shift[place.asked_frame]
     cosine = true @ place.displacement / (np.linalg.norm(true) * place.distance)
     return (
-        f"In space the answer is {100 * error_m:.0f} cm off at a true distance of {np.linalg.norm(true):.1f} m, "
+        f"In space the answer is {100 * error_m:.0f} cm off at {np.linalg.norm(true):.1f} m true distance, "
         f"its direction by {np.degrees(np.arccos(np.clip(cosine, -1, 1))):.1f} degrees "
         f"({place.posed_frames} of {place.num_frames} frames have a pose)."
     )
