@@ -132,9 +132,8 @@ def test_the_command_line_finds_the_last_appearance(clip, query_picture, weights
     result = json.loads(done.stdout)
     assert result == json.loads((out / "result.json").read_text())
     assert result["found"]
-    answered = Track(
-        np.array([row["frame"] // 2 for row in result["track"]]), np.array([row["box"] for row in result["track"]])
-    )
+    rows = result["track"]
+    answered = Track(np.array([row["frame"] // 2 for row in rows]), np.array([row["box"] for row in rows]))
     frames = [frame for frame in SHOWN if frame >= 70 and frame % 2 == 0]
     truth = Track(np.array(frames) // 2, np.array([true_box(f) for f in frames], float))
     _, spatio_temporal_iou, _ = overlap(truth, answered)
