@@ -53,7 +53,7 @@ def test_none_where_it_is_allowed() -> None:
 
 def test_literal() -> None:
     assert override(NetworkConfig(), ["query_mask.fallback=none"]).query_mask.fallback == "none"
-    with pytest.raises(ConfigError, match="'qam.mode' must be one of 'fixed', 'paper', got 'fast'"):
+    with pytest.raises(ConfigError, match=r"'qam.mode' must be one of 'fixed', 'paper', got 'fast'"):
         override(NetworkConfig(), ["qam.mode=fast"])
 
 

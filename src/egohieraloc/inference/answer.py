@@ -70,16 +70,18 @@ def calibrated(curve: ScoreCurve, interval: Interval, calibration: Calibration) 
 
 
 def _score_curve(decoded: Mapping[int, Decoded], count: int, stride: int) -> Floats:
-    """Scores (N,): decoded ones, straight lines across skipped ones, 0 elsewhere."""
+    """Scores (N,): decoded ones, straight lines across skipped ones, the last one held, 0 elsewhere."""
     raw = np.zeros(count)
     for sample, value in decoded.items():
         raw[sample] = value.score
-    for sample in sorted(decoded) if stride > 1 else ():
-        after = sample + stride
-        if after in decoded:
-            raw[sample:after] = np.linspace(raw[sample], raw[after], stride, endpoint=False)
+    known = sorted(decoded)
+    for sample, following in zip(known, [*known[1:], count + stride], strict=True):
+        if following - sample <= stride:
+            raw[sample:following] = np.linspace(
+                raw[sample], raw[following], following - sample, endpoint=False
+            )
         else:
-            raw[sample : min(after, count)] = raw[sample]
+            raw[sample : sample + stride] = raw[sample]
     return raw
 
 

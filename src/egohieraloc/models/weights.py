@@ -88,7 +88,8 @@ def load_weights(path: str | Path) -> Weights:
     wrong = sorted(wanted ^ tensors.keys()) or [n for n in wanted if own[n].shape != tensors[n].shape]
     if wrong:
         raise WeightsError(
-            f"{path} does not fit its own settings: see {wrong[0]} ({len(wrong)} such). Fetch or train it again."
+            f"{path} does not fit its own settings: see {wrong[0]} ({len(wrong)} such). "
+            "Fetch or train it again."
         )
     if not all(torch.isfinite(value).all() for value in tensors.values()):
         raise WeightsError(f"{path} holds values that are not finite. Fetch or train it again.")
