@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -72,16 +73,12 @@ def calibrated(curve: ScoreCurve, interval: Interval, calibration: Calibration) 
 def _score_curve(decoded: Mapping[int, Decoded], count: int, stride: int) -> Floats:
     """Scores (N,): decoded ones, straight lines across skipped ones, the last one held, 0 elsewhere."""
     raw = np.zeros(count)
-    for sample, value in decoded.items():
-        raw[sample] = value.score
     known = sorted(decoded)
-    for sample, following in zip(known, [*known[1:], count + stride], strict=True):
-        if following - sample <= stride:
-            raw[sample:following] = np.linspace(
-                raw[sample], raw[following], following - sample, endpoint=False
-            )
-        else:
-            raw[sample : sample + stride] = raw[sample]
+    for sample in known:
+        raw[sample : sample + stride] = decoded[sample].score
+    for left, right in pairwise(known):
+        if right - left <= stride:
+            raw[left:right] = np.linspace(raw[left], raw[right], right - left, endpoint=False)
     return raw
 
 
