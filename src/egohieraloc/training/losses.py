@@ -139,7 +139,8 @@ def quality_loss(quality_logit: Tensor, mask_logits: Tensor, wanted: Tensor) -> 
     found = mask_logits.detach() > 0
     truth = wanted > 0.5
     union = (found | truth).sum((1, 2)).clamp(min=1)
-    return F.binary_cross_entropy_with_logits(quality_logit, (found & truth).sum((1, 2)) / union)
+    overlap = (found & truth).sum((1, 2)) / union
+    return F.binary_cross_entropy_with_logits(quality_logit, overlap.to(quality_logit.dtype))
 
 
 def weighted_sum(terms: dict[str, Tensor], weights: LossWeights) -> Tensor:
