@@ -6,7 +6,8 @@ package moderngl from PyPI.
     python examples/demo_clip/make_clip.py --out src/egohieraloc/demo --work /tmp/demo_clip
 
 `--depth DIR` also writes the true depth of every sample (16-bit PNG, millimetres along the optical axis).
-Nothing is random: the same versions give the same files. What is in `--work` already is not made again.
+All seeds are fixed, but Blender may cut a few triangles differently from run to run.
+What is in `--work` already is not made again.
 """
 
 from __future__ import annotations

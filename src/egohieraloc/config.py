@@ -125,6 +125,16 @@ class SearchConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrackerConfig:
+    """Following a thing from a box (appendix "VQL-to-VOT Transfer")."""
+
+    template_update: bool = True  # look also for what the thing looked like when last surely seen
+    update_every: int = 5  # samples
+    update_score: float = 0.7  # only sure frames become templates
+    min_side_px: float = 8.0  # and only boxes of some size
+
+
+@dataclass(frozen=True, kw_only=True)
 class TemporalConfig:
     """From the scores of all samples to the last appearance."""
 
@@ -163,9 +173,7 @@ class SfmConfig:
     mapper: Literal["incremental", "global"] = "incremental"
     max_image_side: int = 1024  # features are found in pictures no larger than this
     max_features: int = 2048  # SIFT features a frame
-    map_share: float = 0.5  # of the frames the map is built from, the sharpest; the others are registered
-    min_map_frames: int = 100  # into it. A short video is mapped whole,
-    max_map_frames: int = 450  # a long one by no more than these
+    max_map_frames: int = 450  # frames the map is built from, the sharpest; others are registered into it
     overlap: int = 15  # sequential matching: reaches this many frames ahead (paper: 15)
     loop_stride: int = 2  # loop detection asks for every n-th frame of the map
     loop_neighbours: int = 10  # and matches it with this many frames that look alike

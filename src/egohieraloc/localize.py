@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from egohieraloc.config import SearchConfig, TemporalConfig
+from egohieraloc.config import PlaceConfig, SearchConfig, SfmConfig, TemporalConfig, TrackerConfig
+from egohieraloc.geometry.locate import place
+from egohieraloc.geometry.reconstruction import Reconstruction
+from egohieraloc.inference import tracker
 from egohieraloc.inference.answer import Answer2D, answer
+from egohieraloc.inference.live import LiveVideo
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.search import (
     EncodedVideo,
@@ -21,9 +26,19 @@ from egohieraloc.inference.search import (
 from egohieraloc.inference.store import FeatureStore, default_cache, trim_cache
 from egohieraloc.models.query_mask import MaskProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
+from egohieraloc.poses import camera_poses
 from egohieraloc.query import Query
 from egohieraloc.result import Result
-from egohieraloc.types import VideoRef
+from egohieraloc.types import (
+    Box,
+    DepthMap,
+    FramePrediction,
+    Localization3D,
+    NotLocalized,
+    ResponseTrack,
+    Rgb,
+    VideoRef,
+)
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
@@ -34,6 +49,9 @@ class LocalizerConfig:
 
     search: SearchConfig = field(default_factory=SearchConfig)
     temporal: TemporalConfig = field(default_factory=TemporalConfig)
+    tracker: TrackerConfig = field(default_factory=TrackerConfig)
+    sfm: SfmConfig = field(default_factory=SfmConfig)
+    place: PlaceConfig = field(default_factory=PlaceConfig)
 
 
 class Localizer:
@@ -89,9 +107,16 @@ class Localizer:
         video: Video | str | Path,
         *,
         until_s: float | None = None,
+        in_3d: bool = False,
+        poses: Reconstruction | None = None,
+        depth: Mapping[int, DepthMap] | None = None,
         progress: Progress = no_progress,
     ) -> Result:
-        """Find the last appearance of the query before `until_s`, the time of asking (default: the end)."""
+        """Find the last appearance of the query before `until_s`, the time of asking (default: the end).
+
+        in_3d: also where it is, seen from the camera at the time of asking. Camera poses come from the video
+        itself, or from `poses`; `depth` holds depth maps by frame number where there are any.
+        """
         if not isinstance(video, Video):
             video = Video.open(video)
         encoded = self.encode(video, until_s=until_s, progress=progress)
@@ -103,7 +128,26 @@ class Localizer:
             min(float(video.info.fps), fps or math.inf),
             tuple(int(i) for i in encoded.frame_index),
         )
-        return Result(query, reference, found.track, found.curve, found.alternatives)
+        result = Result(query, reference, found.track, found.curve, found.alternatives)
+        if not in_3d:
+            return result
+        cameras = poses or camera_poses(video, encoded, self.cache, self.config.sfm, progress)
+        if isinstance(cameras, NotLocalized):
+            return replace(result, place=cameras)
+        return replace(result, place=self._place(result, cameras, depth, until_s), cameras=cameras)
+
+    def _place(
+        self,
+        result: Result,
+        cameras: Reconstruction,
+        depth: Mapping[int, DepthMap] | None,
+        until_s: float | None,
+    ) -> Localization3D | NotLocalized:
+        track = result.track
+        predictions = track.predictions if isinstance(track, ResponseTrack) else ()
+        last_s = float(result.curve.time_s[-1]) if len(result.curve.time_s) else 0.0
+        asked_at_s = last_s if until_s is None else min(until_s, last_s)
+        return place(predictions, cameras, asked_at_s=asked_at_s, depth=depth, config=self.config.place)
 
     def ask(
         self,
@@ -128,3 +172,46 @@ class Localizer:
             self.config.temporal,
             stride=self.config.search.stride,
         )
+
+    def track(
+        self, video: Video | str | Path, box: Box, *, at_s: float, backward: bool = False
+    ) -> Iterator[FramePrediction]:
+        """Follow what a box shows at a time through the rest of the video, an answer for every sample."""
+        if not isinstance(video, Video):
+            video = Video.open(video)
+        start = video.frame_at(at_s).index
+        return tracker.track(
+            self.predictor,
+            video,
+            box,
+            start,
+            self.config.tracker,
+            fps=self.config.search.fps,
+            backward=backward,
+        )
+
+    def live(self) -> LiveSession:
+        """A session into which frames are pushed."""
+        return LiveSession(self)
+
+
+class LiveSession:
+    """`add` frames as they come, `ask` at any moment."""
+
+    def __init__(self, localizer: Localizer) -> None:
+        self._localizer = localizer
+        self._video = LiveVideo(localizer.predictor)
+
+    def add(self, frame: Rgb, time_s: float) -> None:
+        """Push the next frame."""
+        self._video.add(frame, time_s)
+
+    def ask(self, query: Query) -> Answer2D:
+        """Where was this last seen, among the frames so far?"""
+        box = self._video.letterbox
+        width, height = (box.width, box.height) if box else (1, 1)
+        return self._localizer.ask(query, self._video.encoded(), width, height)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._video.close()

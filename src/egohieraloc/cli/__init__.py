@@ -1,0 +1,35 @@
+"""The command line: `egohieraloc`."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from egohieraloc.cli import locate, score, track, train
+from egohieraloc.cli.demo import demo
+from egohieraloc.errors import EgoHieraLocError
+
+app = typer.Typer(
+    help="Where was this thing last seen? Visual query localization in first-person video.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("locate")(locate.locate)
+app.command("track")(track.track)
+app.command("train")(train.train)
+app.command("demo")(demo)
+app.add_typer(score.app, name="score")
+
+
+def main() -> None:
+    """Run a command; mistakes end in one clear line."""
+    try:
+        app()
+    except EgoHieraLocError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("Stopped. What was finished is kept; run the same command to go on.", file=sys.stderr)
+        sys.exit(130)

@@ -1,7 +1,7 @@
 """The query's foreground: who provides it, how far it is trusted, what follows (appendix on fallback).
 
-A provider is a function from a query window to (mask, quality): a mask the user gives, SAM (`sam.py`), or the
-built-in head here, which needs no download.
+Who provides it: a mask the user gives, SAM (`sam.py`) or any other function of the query, or the built-in
+head here, which needs no download.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from egohieraloc.config import NeckConfig, QueryMaskConfig
@@ -19,10 +17,9 @@ from egohieraloc.models.layers import conv_bn_relu, resize
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.ram import MaskDecoder
 from egohieraloc.query import Query
-from egohieraloc.types import Box
+from egohieraloc.types import Mask
 
-# (query, region of its picture that the window covers, window side) -> mask (S, S) in [0, 1] and its quality
-MaskProvider = Callable[[Query, Box, int], tuple[NDArray[np.float32], float]]
+MaskProvider = Callable[[Query], tuple[Mask, float]]  # the thing's pixels in the query picture, and quality
 
 
 class QueryMaskHead(nn.Module):

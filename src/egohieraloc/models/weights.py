@@ -1,7 +1,8 @@
 """Weights on disk: one safetensors file that carries its own settings, loaded strictly.
 
 The header holds a format number, the network's settings as JSON and the calibration of the answer's score.
-Tensors are stored in half precision; statistics and other vectors in full.
+Matrices and convolutions are stored in 8 bits with a scale for each output channel, or in half precision;
+statistics and other vectors in full.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import json
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from egohieraloc.config import NetworkConfig
 from egohieraloc.errors import ConfigError, WeightsError
@@ -23,6 +26,7 @@ from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.settings import from_dict, to_dict
 
 FORMAT = 1
+SCALE = ":scale"  # ends the name of an 8-bit tensor's scales
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,20 +47,31 @@ class Weights:
     fingerprint: str  # of the file; part of every cache key
 
 
-def save_weights(path: str | Path, network: EgoHieraLocNet, calibration: Calibration | None = None) -> None:
-    """Write the network in half precision, with its settings."""
+def save_weights(
+    path: str | Path,
+    network: EgoHieraLocNet,
+    calibration: Calibration | None = None,
+    *,
+    bits: Literal[8, 16] = 16,
+) -> None:
+    """Write the network with its settings."""
     header = {
         "format": str(FORMAT),
         "network": json.dumps(to_dict(network.config)),
         "calibration": json.dumps(to_dict(calibration or Calibration())),
     }
-    tensors = {
-        name: (value.half() if value.is_floating_point() and value.ndim > 1 else value).cpu().contiguous()
-        for name, value in network.state_dict().items()
-        if not name.endswith("num_batches_tracked")
-    }
+    tensors: dict[str, Tensor] = {}
+    for name, value in network.state_dict().items():
+        if name.endswith("num_batches_tracked"):
+            continue
+        if value.ndim < 2:
+            tensors[name] = value
+        elif bits == 16:
+            tensors[name] = value.half()
+        else:
+            tensors[name], tensors[f"{name}{SCALE}"] = _to_8_bits(value.float())
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata=header)
+        save_file({n: v.cpu().contiguous() for n, v in tensors.items()}, temporary, metadata=header)
 
 
 def load_weights(path: str | Path) -> Weights:
@@ -70,6 +85,10 @@ def load_weights(path: str | Path) -> Weights:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{path} cannot be read as weights ({error}). Fetch or train it again.") from error
+    scales = {name: tensors.pop(name) for name in list(tensors) if name.endswith(SCALE)}
+    for name, scale in scales.items():
+        codes = tensors[name.removesuffix(SCALE)]
+        tensors[name.removesuffix(SCALE)] = codes.float() * scale.view(-1, *[1] * (codes.ndim - 1))
     if header.get("format") != str(FORMAT):
         raise WeightsError(
             f"{path} is not a weights file of this package (format {header.get('format', 'unknown')}, "
@@ -95,6 +114,13 @@ def load_weights(path: str | Path) -> Weights:
         raise WeightsError(f"{path} holds values that are not finite. Fetch or train it again.")
     network.load_state_dict({**own, **{name: value.float() for name, value in tensors.items()}})
     return Weights(network.eval().requires_grad_(False), calibration, _fingerprint(path))
+
+
+def _to_8_bits(value: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes (C, ...) and scales (C,): the largest value of each output channel becomes 127."""
+    scale = value.flatten(1).abs().amax(1).clamp(min=1e-12) / 127
+    codes = (value / scale.view(-1, *[1] * (value.ndim - 1))).round().to(torch.int8)
+    return codes, scale
 
 
 def find_weights(name: str | Path) -> Path:

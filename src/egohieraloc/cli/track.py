@@ -1,0 +1,50 @@
+"""`egohieraloc track`: follow what a box shows, an answer for every frame."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from egohieraloc.cli import common
+from egohieraloc.files import atomic_path
+from egohieraloc.video.reader import Video
+
+
+def track(
+    video: Annotated[Path, typer.Argument(help="A video file, or a folder of pictures.")],
+    box: Annotated[str, typer.Option(help="The thing at the start: x,y,w,h.")],
+    at: Annotated[float, typer.Option(help="The moment of the box, in seconds.")] = 0.0,
+    backward: Annotated[bool, typer.Option(help="Also follow it back to the beginning.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write JSON lines here instead of printing them.")] = None,
+    model: common.Model = "mini",
+    device: common.Device = None,
+    fps: common.Fps = "native",
+    folder_fps: common.FolderFps = 5.0,
+    settings: common.Settings = None,
+) -> None:
+    """Follow a thing through a video; prints one JSON line per frame: frame, time_s, box and score."""
+    source = Video.open(video, folder_fps=folder_fps)
+    localizer = common.build_localizer(model, device, settings, fps, None)
+    region = common.parse_box(box)
+    walks = [localizer.track(source, region, at_s=at)]
+    if backward:
+        walks.insert(0, localizer.track(source, region, at_s=at, backward=True))
+    lines = (
+        json_module.dumps(
+            {"frame": p.frame_index, "time_s": p.time_s, "box": list(p.box.xyxy), "score": p.score}
+        )
+        for p in chain(*walks)
+    )
+    if out is None:
+        for line in lines:
+            sys.stdout.write(line + "\n")
+        return
+    with atomic_path(out) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(line + "\n")
+    print(f"Wrote {out}.")

@@ -1,0 +1,90 @@
+"""Tracker mode (appendix "VQL-to-VOT Transfer"): a box in one frame, an answer for every other.
+
+The box's interior is the first mask. A lost thing is looked for with the original template and with the last
+good one, so it is awakened by whichever knows it again. Forward and backward are the same walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from egohieraloc.config import TrackerConfig
+from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
+from egohieraloc.models.qam import QamState
+from egohieraloc.query import Query
+from egohieraloc.types import Box, Frame, FramePrediction
+from egohieraloc.video.letterbox import Letterbox
+from egohieraloc.video.reader import Video
+
+BLOCK = 32  # frames decoded at a time when walking backwards
+
+
+@dataclass(frozen=True, eq=False)
+class _Template:
+    query: PreparedQuery
+    state: QamState
+
+
+def track(
+    predictor: Predictor,
+    video: Video,
+    box: Box,
+    start_frame: int,
+    config: TrackerConfig,
+    *,
+    fps: float | None = None,
+    backward: bool = False,
+) -> Iterator[FramePrediction]:
+    """Follow what `box` shows in frame `start_frame` to the end of the video, or back to its beginning.
+
+    One prediction for each sample after the first, in the order of the walk. fps None answers every frame.
+    """
+    first = video.frame(start_frame)
+    height, width = first.rgb.shape[:2]
+    letterbox = Letterbox(width, height, predictor.config.input_size)
+    original = _template(predictor, first, box)
+    updated: _Template | None = None
+    indices = video.sample_indices(fps)
+    indices = indices[indices < start_frame][::-1] if backward else indices[indices > start_frame]
+    for sample, frame in enumerate(_walk(video, indices)):
+        canvas = letterbox.apply(frame.rgb)
+        packed = predictor.encode([canvas], np.array([frame.index]), np.array([frame.time_s]))
+        answers: list[Decoded] = []
+        templates: list[_Template] = []
+        for each in (original, updated):
+            if each is not None:
+                (answer,), state = predictor.decode(each.query, packed, each.state)
+                answers.append(answer)
+                templates.append(_Template(each.query, state))
+        original, updated = templates[0], templates[1] if len(templates) > 1 else None
+        best = max(answers, key=lambda a: a.score)
+        found = letterbox.box_from_canvas(best.box).clipped(width, height)
+        cells, mask_box = letterbox.mask_to_frame(best.mask)
+        yield FramePrediction(frame.index, sample, frame.time_s, best.score, found, cells >= 128, mask_box)
+        due = config.template_update and (sample + 1) % config.update_every == 0
+        if due and best.score >= config.update_score and min(found.width, found.height) >= config.min_side_px:
+            updated = _template(predictor, frame, found)
+
+
+def _template(predictor: Predictor, frame: Frame, box: Box) -> _Template:
+    """A template from a frame, the box's interior being the mask."""
+    height, width = frame.rgb.shape[:2]
+    mask = np.zeros((height, width), bool)
+    x1, y1, x2, y2 = (round(v) for v in box.clipped(width, height).xyxy)
+    mask[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)] = True
+    query = predictor.prepare(Query(frame.rgb, box, mask, frame.time_s))
+    return _Template(query, predictor.start(query))
+
+
+def _walk(video: Video, indices: NDArray[np.int64]) -> Iterator[Frame]:
+    """Frames in the given order, which rises or falls throughout; falling ones are decoded block by block."""
+    if len(indices) < 2 or indices[-1] > indices[0]:
+        yield from video.frames(indices)
+        return
+    for start in range(0, len(indices), BLOCK):
+        block = np.flip(indices[start : start + BLOCK])
+        yield from reversed(list(video.frames(block)))

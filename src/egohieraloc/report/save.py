@@ -1,0 +1,33 @@
+"""Everything an answer leaves on disk: result.json, masks, the overlay video and the curve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from egohieraloc.files import write_json
+from egohieraloc.geometry.reconstruction import write_cameras
+from egohieraloc.images import write_image
+from egohieraloc.report.draw import write_curve, write_overlay
+from egohieraloc.result import Result
+from egohieraloc.types import ResponseTrack
+from egohieraloc.video.reader import Video
+
+
+def save_result(result: Result, folder: Path, *, folder_fps: float = 5.0) -> Path:
+    """Write all files of an answer; result.json comes last, so that it is there only when all is."""
+    track = result.track
+    chosen = None
+    if isinstance(track, ResponseTrack):
+        chosen = (track.start, track.end)
+        for prediction in track.predictions:
+            if prediction.mask is not None:
+                write_image(folder / "masks" / f"{prediction.frame_index:07d}.png", prediction.mask)
+        video = Video.open(result.video.path, folder_fps=folder_fps)
+        write_overlay(folder / "overlay.mp4", video, track.predictions, fps=result.video.sample_fps)
+    if len(result.curve.raw):
+        write_curve(folder / "curve.png", result.curve, chosen=chosen)
+    if result.cameras is not None:
+        write_cameras(folder / "cameras.json", result.cameras)
+    path = folder / "result.json"
+    write_json(path, result.to_dict())
+    return path
