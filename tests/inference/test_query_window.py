@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from egohieraloc.inference.query_window import QueryWindow, cut_window
+from egohieraloc.inference.query_window import QueryWindow, cut_window, window_to_picture
 from egohieraloc.query import Query
 from egohieraloc.types import Box
 
@@ -94,3 +94,20 @@ def test_a_huge_box_is_averaged_not_picked() -> None:
     middle = found.rgb[28:36, 20:44].astype(int)
     assert np.abs(middle - 127).max() < 20
     assert found.visible.mean() == pytest.approx((1 / 1.6) * (2 / 3 / 1.6), abs=0.03)
+
+
+@pytest.mark.parametrize("cells", [64, 16])
+def test_a_mask_of_the_window_goes_back_to_the_picture(cells: int) -> None:
+    mask = np.zeros((100, 120), bool)
+    mask[38:54, 34:50] = True
+    found = cut_window(
+        Query(np.zeros((100, 120, 3), np.uint8), Box(30, 30, 70, 70), mask), share=1.6, size=64
+    )
+    assert found.mask is not None
+    step = 64 // cells
+    grid = found.mask[::step, ::step].astype(np.float32)
+    back = window_to_picture(grid, found.region, 100, 120) > 0.5
+    assert back.shape == mask.shape
+    assert (back != mask).sum() <= (0 if step == 1 else 80)
+    assert back.nonzero()[0].mean() == pytest.approx(mask.nonzero()[0].mean(), abs=0.5)
+    assert back.nonzero()[1].mean() == pytest.approx(mask.nonzero()[1].mean(), abs=0.5)
