@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import egohieraloc
 
 ROOT = Path(egohieraloc.__file__).parent
+TESTS = Path(__file__).parent
 OPTIONAL = {"transformers", "accelerate", "ray", "rerun", "fastapi", "uvicorn", "openvino", "tensorboard"}
 
 # What each part may import besides itself and the parts that all may use.
@@ -120,3 +122,12 @@ def test_public_names_exist() -> None:
     assert egohieraloc.__all__ == sorted(egohieraloc.__all__)
     for name in egohieraloc.__all__:
         assert getattr(egohieraloc, name).__doc__, f"{name} says nothing of itself"
+
+
+def test_tests_named_in_the_documents_exist() -> None:
+    written = {
+        name for p in TESTS.rglob("test_*.py") for name in re.findall(r"def (test_\w+)", p.read_text())
+    }
+    for document in (TESTS.parent / "docs").glob("*.md"):
+        named = set(re.findall(r"::(test_\w+)", document.read_text(encoding="utf-8")))
+        assert named <= written, document.name

@@ -68,7 +68,7 @@ def test_filter_equals_a_dense_ridge_solve(height: int, width: int) -> None:
 
 
 def test_the_printed_filter_is_worse_than_no_filter() -> None:
-    """REFERENCE Q1: with the objective's own conjugation the paper's solution misses its target."""
+    """docs/paper.md Q1: with the objective's own conjugation the paper's solution misses its target."""
     patch, target, lam = features(1, 1, 16, 16).double(), gaussian_target(16, 16, 1.6).double(), 1e-2
     spectrum, wanted = torch.fft.fft2(patch), torch.fft.fft2(target)
     energy = spectrum.abs().square()

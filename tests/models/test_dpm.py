@@ -63,7 +63,7 @@ def test_maps_from_cosines_by_hand() -> None:
 
 
 def test_the_papers_temperature_confines_z() -> None:
-    """REFERENCE D4: two cosines differ by at most 2, so with temperature 1 Z stays in [.12, .88]."""
+    """docs/paper.md D4: two cosines differ by at most 2, so with temperature 1 Z stays in [.12, .88]."""
     cells, tokens = unit(0).T[None, :, :, None], unit(0, 180)[None]
     sets = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
     _, printed = similarity_maps(cells, tokens, *sets, DpmConfig(temperature=1))

@@ -79,7 +79,7 @@ def test_a_step_is_followed_at_once() -> None:
 
 
 def test_the_printed_recursion_stays_behind_a_step_for_ever() -> None:
-    """REFERENCE Q10: stuck at 108 instead of 120."""
+    """docs/paper.md Q10: stuck at 108 instead of 120."""
     responses = [blobs((100, 12, 4, 4, 1))] + 8 * [blobs((120, 12, 4, 4, 1))]
     outputs = follow(responses, PAPER)
     assert [float(o.position[0, 0]) for o in outputs] == [100] + 8 * [108]
@@ -96,7 +96,7 @@ def test_constant_velocity_is_followed_without_lag_and_predicted() -> None:
 
 
 def test_the_printed_recursion_falls_behind_a_moving_target_by_a_cell_a_frame() -> None:
-    """REFERENCE Q10: 29 cells after 29 frames at 2 cells a frame."""
+    """docs/paper.md Q10: 29 cells after 29 frames at 2 cells a frame."""
     outputs = follow([blobs((20 + 2 * i, 12, 4, 4, 1)) for i in range(30)], PAPER)
     lag = [float(o.candidate[0, 0] - o.position[0, 0]) for o in outputs]
     assert lag[-1] == pytest.approx(29, abs=1)
@@ -104,7 +104,7 @@ def test_the_printed_recursion_falls_behind_a_moving_target_by_a_cell_a_frame() 
 
 
 def test_in_the_printed_distance_the_ellipse_changes_nothing() -> None:
-    """REFERENCE Q9: axes above half a cell cannot move the minimum."""
+    """docs/paper.md Q9: axes above half a cell cannot move the minimum."""
     responses = [blobs((60 + 3 * i, 12, 5, 3, 1)) for i in range(8)]
     with_ellipse = [o.position.tolist() for o in follow(responses, PAPER)]
     without = [o.position.tolist() for o in follow(responses, QamConfig(mode="paper", ellipse=False))]
@@ -144,7 +144,7 @@ def test_candidates_are_ranked_by_response_times_area() -> None:
 
 
 def test_a_square_root_of_the_area_lets_a_diffuse_blob_lose() -> None:
-    """REFERENCE Q8: with the paper's R * A the large weak one wins."""
+    """docs/paper.md Q8: with the paper's R * A the large weak one wins."""
     response = patches((2, 2, 2, 2, 1.0), (12, 8, 5, 4, 0.3))
     assert follow([response], QamConfig(area_power=1, sensitivity=0.2))[0].candidate[0].tolist() == [12, 8]
     assert follow([response], QamConfig(sensitivity=0.2))[0].candidate[0].tolist() == [2, 2]
@@ -177,12 +177,12 @@ def test_sensitivity_raises_the_threshold() -> None:
 
 
 def test_of_two_equal_candidates_the_predicted_one_is_chosen() -> None:
-    """It moves right by 3 a frame; then the same thing stands also where it came from."""
-    before = [blobs((40 + 3 * i, 12, 3, 3, 1)) for i in range(8)]
-    both = blobs((64, 12, 3, 3, 1), (36, 12, 3, 3, 1))
-    assert follow([*before, both], FIXED)[-1].candidate[0].tolist() == [64, 12]
+    """It moves right by 6 a frame; then the same thing stands 6 to the right and 6 to the left."""
+    before = [blobs((40 + 6 * i, 12, 1.5, 1.5, 1)) for i in range(8)]
+    both = blobs((88, 12, 1.5, 1.5, 1), (76, 12, 1.5, 1.5, 1))
+    assert follow([*before, both], FIXED)[-1].candidate[0].tolist() == [88, 12]
     without = follow([*before, both], QamConfig(ellipse=False))[-1]
-    assert without.candidate[0].tolist() == [36, 12]  # the first of two equals
+    assert without.candidate[0].tolist() == [76, 12]  # the first of two equals
 
 
 def test_the_ellipse_reaches_further_along_its_long_axis() -> None:

@@ -133,7 +133,7 @@ def test_filter_loss_wants_silence_where_the_object_is_absent() -> None:
 
 
 def test_filter_loss_cannot_be_lowered_by_scaling_features() -> None:
-    """REFERENCE Q6: the paper's residual on the query falls with the square of the features' scale."""
+    """docs/paper.md Q6: the paper's residual on the query falls with the square of the features' scale."""
     generator = torch.Generator().manual_seed(1)
     query, target = torch.randn(1, 6, 8, 8, generator=generator), gaussian_target(8, 8, 0.8)
     frame = torch.randn(1, 6, 14, 14, generator=generator)
