@@ -153,6 +153,7 @@ def eval_egotracks(
     if _has_truth([query.truth for query in queries]):
         report = egotracks.report(queries, found)
         score.show(tables.egotracks_table(report))
+        score.note(report.missing, 0)
         _save(out, about, report.to_json())
 
 
@@ -189,18 +190,20 @@ def _run(
 ) -> dict[Any, Any]:
     """Answer the queries of all clips that are there, and say what is not."""
     clips = [clip for clip in clips if clip.queries]
-    there = [clip for clip in clips if clip.clip_uid is None or answers.has(clip)]
-    missing = [clip for clip in clips if clip not in there]
+    if not clips:
+        raise DataError("There is no query to ask. Are these the annotations of the benchmark and split?")
+    named = [clip for clip in clips if clip.clip_uid is not None]
+    missing = [clip for clip in named if not answers.has(clip)]
     if missing:
         wanted = " or ".join(str(path) for path in answers.paths(missing[0]))
-        note = f"{len(missing)} of {len(clips)} clips are not there; the first is {wanted}."
-        if answers.strict or len(missing) == len(clips):
+        note = f"{len(missing)} of {len(named)} clips are not there; the first is {wanted}."
+        if answers.strict or len(missing) == len(named):
             raise DataError(f"{note} Give the folder that holds the clips.")
         typer.echo(f"{note} Their {sum(len(clip.queries) for clip in missing)} queries are not asked.")
     if how.workers > 1:  # else every process would take all cores
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // how.workers)))
     found = run(
-        there,
+        [clip for clip in clips if clip not in missing],
         answers,
         how.out,
         about=about,
