@@ -122,9 +122,12 @@ def test_a_killed_run_ends_with_the_same_file(tree, tiny, whole, tmp_path):
     assert out.read_bytes() == whole.read_bytes()
 
 
-def test_workers_give_the_same_file(tree, tiny, whole, tmp_path, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+def test_workers_share_the_cores_and_give_the_same_file(tree, tiny, whole, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "")
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
     call(*words_for(tree, tiny, tmp_path / "vq2d.jsonl", "--workers", 2, "--cache", tmp_path / "cache"))
+    assert os.environ["OMP_NUM_THREADS"] == "1"
     assert (tmp_path / "vq2d.jsonl").read_bytes() == whole.read_bytes()
 
 
@@ -173,6 +176,19 @@ def test_clips_that_are_missing_or_broken(tree, tiny, tmp_path):
     (some / "clip-1.mp4").unlink()
     shown = call(*words_for((annotations, some), tiny, out, "--resume"))
     assert QueryKey("clip-2", "annotation-2", "1") in read_tracks(out)
+
+
+def test_a_crop_outside_its_picture_is_an_answer_with_a_reason(tree, tiny, tmp_path):
+    content = json.loads(tree[0].read_text())
+    content["videos"][0]["clips"][0]["annotations"][1]["query_sets"]["2"]["visual_crop"]["x"] = 500.0
+    path = tmp_path / "vq_val.json"
+    path.write_text(json.dumps(content))
+    call(*words_for((path, tree[1]), tiny, tmp_path / "out.jsonl"))
+    answers = read_tracks(tmp_path / "out.jsonl")
+    assert "covers less than 2 pixels" in answers[QueryKey("clip-0", "annotation-0", "2")].reason
+    assert answers[QueryKey("clip-0", "annotation-0", "3")].reason == ""
+    strict = words_for((path, tree[1]), tiny, tmp_path / "strict.jsonl", "--strict")
+    call(*strict, fails=QueryError, says="covers less than 2 pixels")
 
 
 def test_a_folder_of_frames_is_a_clip(tree, tiny, tmp_path):
@@ -230,11 +246,11 @@ class Scripted:
         curve = ScoreCurve(encoded.time_s, encoded.time_s, encoded.time_s, 0.5)
         if len(encoded.frame_index) == 0:
             return Answer2D(NotFound("nothing to see"), curve, ())
+        mask, covered = np.ones((2, 2), bool), Box(0, 0, width, height)
         predictions = tuple(
-            FramePrediction(
-                int(encoded.frame_index[s]), s, float(encoded.time_s[s]), 0.9, Box(s, 2, s + 4, 8)
-            )
-            for s in range(self.first, self.last + 1)
+            FramePrediction(int(index), s, float(time_s), 0.9, Box(s, 2, s + 4, 8), mask, covered)
+            for s, (index, time_s) in enumerate(zip(encoded.frame_index, encoded.time_s, strict=True))
+            if self.first <= s <= self.last
         )
         track = ResponseTrack(predictions, 0.7)
         if self.found:
@@ -259,6 +275,7 @@ def test_answers_are_on_the_grid_of_the_annotation(tmp_path, query, repeats, sca
     assert [p.frame_index for p in found.predictions] == [3, 4, 5, 6]
     assert [p.time_s for p in found.predictions] == [0.6, 0.8, 1.0, 1.2]
     assert found.predictions[0].box.xyxy == (3 / scale, 2 / scale, 7 / scale, 8 / scale)
+    assert found.predictions[0].mask_box.xyxy == (0, 0, 96, 64)
     ((question, encoded, width, _),) = localizer.asked
     assert encoded.frame_index.tolist() == list(range(0, (FRAMES - 1) * repeats, repeats))
     assert width == 96 * scale
@@ -287,8 +304,10 @@ def test_nothing_at_or_after_the_question_is_searched(tree, query):
     assert (nothing.predictions, nothing.reason) == ((), "nothing to see")
     # A question after the end of the clip searches all of it.
     late = replace(query, query_frame=100)
-    search(late, localizer, tree[1] / "clip-0.mp4").find(late)
+    localizer = Scripted(5.0, FRAMES - 2, FRAMES - 1)
+    found = search(late, localizer, tree[1] / "clip-0.mp4").find(late)
     assert len(localizer.asked[-1][1].frame_index) == FRAMES
+    assert [p.frame_index for p in found.predictions] == [FRAMES - 2, FRAMES - 1]
 
 
 def test_the_best_candidate_is_given_though_it_is_unsure(tree, query):
