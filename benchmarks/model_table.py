@@ -3,7 +3,7 @@
     python benchmarks/model_table.py [--time] [--device cuda]
 
 FLOPs are torch's FlopCounterMode (two per multiply-add) for one frame of the input size: `encode` is the
-backbone and neck, `match` is everything that depends on the query; `query` is paid once per query. SAM is not counted.
+backbone and neck, `match` all that depends on the query; `query` is paid once per query. SAM is not counted.
 """
 
 from __future__ import annotations
