@@ -41,6 +41,20 @@ class Decoded:
     mask: NDArray[np.uint8]  # (h, w) probability * 255 on the canvas grid of stride 4
 
 
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """The maps behind one sample's answer; positions and lengths are canvas pixels."""
+
+    foreground: NDArray[np.float32]  # (h, w) O
+    likelihood: NDArray[np.float32]  # (h, w) Z
+    response: NDArray[np.float32]  # (h, w) of the correlation filter
+    location: NDArray[np.float32]  # (h, w) QAM
+    mask: NDArray[np.float32]  # (4h, 4w) RAM
+    position: NDArray[np.float32]  # (2,)
+    semi_axes: NDArray[np.float32]  # (2,)
+    drift: NDArray[np.float32]  # (2,)
+
+
 def choose_device(name: str | None = None) -> torch.device:
     """The device of that name, or the best there is."""
     if name:
@@ -129,6 +143,26 @@ class Predictor:
         """The network's raw output with all maps, for reports."""
         with self._running():
             return self.network.match(query.template, unpack(packed, self.device), state)
+
+    def explain(
+        self, query: PreparedQuery, packed: PackedFeatures, state: QamState
+    ) -> tuple[list[Explained], QamState]:
+        """The maps behind the answers for consecutive samples."""
+        output, state = self.match(query, packed, state)
+        ram, followed = output.ram, output.qam
+        stride = self.config.input_size / output.response.shape[-1]
+        tensors = (
+            output.foreground,
+            output.likelihood,
+            output.response,
+            followed.location,
+            torch.sigmoid(ram.mask_logits),
+            (followed.position + 0.5) * stride,
+            followed.semi_axes * stride,
+            followed.drift * stride,
+        )
+        columns = [_numpy(t.float()) for t in tensors]
+        return [Explained(*row) for row in zip(*columns, strict=True)], state
 
     def _read(self, output: MatchOutput) -> list[Decoded]:
         ram = output.ram

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Floats, Mask, Rgb
@@ -49,6 +50,15 @@ def cut_window(query: Query, *, share: float, size: int) -> QueryWindow:
         None if mask is None else warp(mask.astype(np.uint8), to_window_full, cv2.INTER_NEAREST) > 0,
         region,
     )
+
+
+def window_to_picture(mask: NDArray[np.float32], region: Box, height: int, width: int) -> NDArray[np.float32]:
+    """A mask of the window, on any grid (h, w), laid back onto the query picture (height, width)."""
+    rows, columns = mask.shape
+    scale = np.array([region.width / columns, region.height / rows])
+    shift = np.array([region.x1, region.y1]) + scale / 2 - 0.5
+    to_picture = np.array([[scale[0], 0, shift[0]], [0, scale[1], shift[1]]])
+    return cv2.warpAffine(mask.astype(np.float32), to_picture, (width, height), flags=cv2.INTER_LINEAR)
 
 
 def _shrink(picture: Rgb, to_window: np.ndarray, scale: float) -> tuple[Rgb, np.ndarray]:

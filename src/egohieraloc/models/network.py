@@ -8,7 +8,7 @@ B batch, T time, N query tokens, D descriptor channels; windows and frames are R
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
@@ -183,8 +183,7 @@ class EgoHieraLocNet(nn.Module):
             state, output = qam.step(state, response, self.config.qam)
             outputs.append(output)
         joined = (
-            torch.stack([getattr(o, name) for o in outputs], 1).flatten(0, 1)
-            for name in ("candidate", "position", "peak", "location")
+            torch.stack([getattr(o, f.name) for o in outputs], 1).flatten(0, 1) for f in fields(QamOutput)
         )
         return state, QamOutput(*joined)
 

@@ -37,6 +37,8 @@ class QamOutput:
     position: Tensor  # (B, 2) p_mod
     peak: Tensor  # (B,) response at the candidate
     location: Tensor  # (B, H, W) normalised response under a Gaussian of the ellipse's size
+    semi_axes: Tensor  # (B, 2) of the ellipse, in cells
+    drift: Tensor  # (B, 2) Omega, in cells
 
 
 def initial_state(semi_axes: Tensor) -> QamState:
@@ -85,7 +87,8 @@ def step(state: QamState, response: Tensor, config: QamConfig) -> tuple[QamState
         torch.where(found, semi_axes.clamp(min=0.5), state.semi_axes),
         found[:, 0],
     )
-    return new, QamOutput(candidate, candidate, peak, _location_map(response, candidate, new.semi_axes))
+    location = _location_map(response, candidate, new.semi_axes)
+    return new, QamOutput(candidate, candidate, peak, location, new.semi_axes, new.drift)
 
 
 def _choose_candidate(
@@ -164,7 +167,8 @@ def _paper_step(
     refined = torch.stack([best % width, best // width], 1).float()
     position = torch.where(following, refined, candidate)
     new = QamState(position, drift, axes, torch.ones_like(state.following))
-    return new, QamOutput(candidate, position, peak, _location_map(response, position, axes.clamp(min=0.5)))
+    location = _location_map(response, position, axes.clamp(min=0.5))
+    return new, QamOutput(candidate, position, peak, location, axes, drift)
 
 
 def _grid(response: Tensor) -> tuple[Tensor, Tensor]:

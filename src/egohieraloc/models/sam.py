@@ -26,7 +26,7 @@ class SamProvider:
         try:
             self._processor = SamProcessor.from_pretrained(str(source))
             self._model = SamModel.from_pretrained(str(source)).eval()
-            self._model.to(torch.device(device or "cpu"))  # type: ignore[arg-type]
+            self._model.to(torch.device(device or "cpu"))
         except (OSError, ValueError) as error:
             raise WeightsError(
                 f"No SAM model could be loaded from '{source}' ({error}). Give a hub name or a folder."
