@@ -119,6 +119,10 @@ class SearchConfig:
     coarse_neighbours: int = 3  # samples beside them that are decoded too
     max_decoded: int = 400  # at most so many samples by coarse score; 0 decodes without limit
 
+    def __post_init__(self) -> None:
+        if self.stride < 1:
+            raise ValueError(f"stride must be at least 1, got {self.stride}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrackerConfig:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -70,16 +71,14 @@ def calibrated(curve: ScoreCurve, interval: Interval, calibration: Calibration) 
 
 
 def _score_curve(decoded: Mapping[int, Decoded], count: int, stride: int) -> Floats:
-    """Scores (N,): decoded ones, straight lines across skipped ones, 0 elsewhere."""
+    """Scores (N,): decoded ones, straight lines across skipped ones, the last one held, 0 elsewhere."""
     raw = np.zeros(count)
-    for sample, value in decoded.items():
-        raw[sample] = value.score
-    for sample in sorted(decoded) if stride > 1 else ():
-        after = sample + stride
-        if after in decoded:
-            raw[sample:after] = np.linspace(raw[sample], raw[after], stride, endpoint=False)
-        else:
-            raw[sample : min(after, count)] = raw[sample]
+    known = sorted(decoded)
+    for sample in known:
+        raw[sample : sample + stride] = decoded[sample].score
+    for left, right in pairwise(known):
+        if right - left <= stride:
+            raw[left:right] = np.linspace(raw[left], raw[right], right - left, endpoint=False)
     return raw
 
 

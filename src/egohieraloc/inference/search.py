@@ -75,7 +75,7 @@ def encode_video(
     for run in _runs(missing):
         frames = video.frames(np.concatenate([chunks[number] for number in run]))
         letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
-        last = None  # a damaged frame is stood for by the one before it
+        last = None  # a damaged frame is stood for by a neighbour
         for number in run:
             parts: list[PackedFeatures] = []
             canvases, indices = [], chunks[number]
@@ -122,16 +122,18 @@ def decode_where_it_matters(
     """Decode the samples that may matter, by sample number; the state runs through each stretch of them."""
     chosen = promising(coarse, config)
     decoded: dict[int, Decoded] = {}
+    done = 0
     for stretch in _runs([int(s) for s in np.flatnonzero(chosen)]):
         state = predictor.start(query)
-        sample = stretch[0]
+        first = stretch[0]
         for packed in encoded.take(stretch[0], stretch[-1]):
-            kept = packed[:: config.stride]
-            answers, state = predictor.decode(query, kept, state)
-            for offset, answer in enumerate(answers):
-                decoded[sample + offset * config.stride] = answer
-            sample += len(packed)
-            progress("decode", len(decoded) * config.stride, int(chosen.sum()))
+            kept = [sample for sample in stretch[:: config.stride] if first <= sample < first + len(packed)]
+            if kept:
+                answers, state = predictor.decode(query, packed[np.array(kept) - first], state)
+                decoded |= zip(kept, answers, strict=True)
+            first += len(packed)
+            done += len(packed)
+            progress("decode", done, int(chosen.sum()))
     return decoded
 
 

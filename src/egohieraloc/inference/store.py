@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from egohieraloc.errors import OutputError
 from egohieraloc.files import atomic_path
 from egohieraloc.inference.packing import PackedFeatures
 
@@ -45,8 +46,14 @@ class FeatureStore:
     def of(cls, cache: Path, key: str) -> FeatureStore:
         """The store with that key; using it makes it the last one to be thrown out."""
         store = cls(cache / f"features-{FORMAT}-{key}")
-        store.folder.mkdir(parents=True, exist_ok=True)
-        os.utime(store.folder)
+        try:
+            store.folder.mkdir(parents=True, exist_ok=True)
+            os.utime(store.folder)
+        except OSError as error:
+            raise OutputError(
+                f"Features cannot be kept in {cache}: {error}. "
+                "Set EGOHIERALOC_CACHE to a folder you may write to."
+            ) from error
         return store
 
     def has(self, number: int) -> bool:

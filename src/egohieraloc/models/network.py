@@ -116,7 +116,7 @@ class EgoHieraLocNet(nn.Module):
             height, width = cells.shape[-2:]
             tokens.append(cells.flatten(2).transpose(1, 2))
             coverage = area_pool(mask.float(), cells).flatten(1)
-            inside = box_coverage(query.box, height, width).flatten(1) >= 0.5
+            inside = box_cells(query.box, height, width).flatten(1)
             fg, bg = token_sets(coverage, inside, quality, level)
             seen = area_pool(query.visible, cells).flatten(1) >= 0.5
             foreground.append(fg)
@@ -200,3 +200,9 @@ def box_coverage(boxes: Tensor, height: int, width: int) -> Tensor:
 
     x1, y1, x2, y2 = boxes.unbind(1)
     return share(y1, y2, y, height)[:, :, None] * share(x1, x2, x, width)[:, None, :]
+
+
+def box_cells(boxes: Tensor, height: int, width: int) -> Tensor:
+    """Cells (B, H, W) of boxes (B, 4): at least half covered, of thin boxes half as much as the best one."""
+    share = box_coverage(boxes, height, width)
+    return share >= 0.5 * share.amax((1, 2), keepdim=True)

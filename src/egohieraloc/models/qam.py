@@ -67,7 +67,8 @@ def connected_components(mask: Tensor) -> Tensor:
 def step(state: QamState, response: Tensor, config: QamConfig) -> tuple[QamState, QamOutput]:
     """Follow the object by one frame. response: (B, H, W)."""
     response = response.detach().float()
-    threshold = response.mean((1, 2)) + config.sensitivity * response.std((1, 2))
+    # T_v; rounding of the mean must not make a component of a constant response.
+    threshold = response.mean((1, 2)) + config.sensitivity * response.std((1, 2)) + 1e-6
     labels = connected_components(response > threshold[:, None, None])
     predicted = state.position + state.drift
     chosen, candidate, peak = _choose_candidate(response, labels, state, predicted, config)

@@ -57,19 +57,16 @@ def fallback_level(quality: float, config: QueryMaskConfig) -> Literal[0, 1, 2]:
 def token_sets(coverage: Tensor, inside: Tensor, quality: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
     """Foreground and background weights (B, N) of the query's tokens; weight 0 means no member.
 
-    coverage: (B, N) share of each token's cell under the mask; inside: (B, N) bool, cells of the query's box;
-    visible cells outside the box count as background at levels 0 and 1. quality: (B,); level: (B,) int.
-    At least one cell is foreground: the best covered one.
+    coverage: (B, N) share of each token's cell under the mask; inside: (B, N) bool, cells of the query's box,
+    never none; cells outside the box count as background at levels 0 and 1. quality: (B,); level: (B,) int.
+    At least one cell is foreground: the best covered one, or the box where the mask is empty.
     """
     best = coverage == coverage.amax(1, keepdim=True)
     member = (coverage >= 0.5) | (best & (coverage > 0))
-    nothing = ~member.any(1, keepdim=True)
-    member = torch.where(nothing, inside, member)
-    member = torch.where(member.any(1, keepdim=True), member, torch.ones_like(member))
+    member = torch.where(member.any(1, keepdim=True), member, inside)
     hard = member.float()
     soft = torch.where(member, 1.0, (1 - quality)[:, None] * inside.float())
-    whole = torch.where(inside.any(1, keepdim=True), inside, torch.ones_like(inside)).float()
     level = level[:, None]
-    foreground = torch.where(level == 0, hard, torch.where(level == 1, soft, whole))
+    foreground = torch.where(level == 0, hard, torch.where(level == 1, soft, inside.float()))
     background = torch.where(level == 2, torch.zeros_like(hard), 1 - hard)
     return foreground, background

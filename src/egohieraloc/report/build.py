@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import platform
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 import egohieraloc
@@ -54,7 +54,7 @@ def save_report(
         notes=notes,
         versions=(
             ("egohieraloc", egohieraloc.__version__),
-            ("torch", torch.__version__),
+            ("torch", metadata.version("torch")),
             ("python", platform.python_version()),
         ),
     )
