@@ -9,7 +9,7 @@ import typer
 
 from egohieraloc.cli import app
 from egohieraloc.config import PRESETS
-from egohieraloc.evaluation.answering import EvaluationConfig
+from egohieraloc.localize import LocalizerConfig
 from egohieraloc.settings import to_dict
 
 DOCS = Path(__file__).parents[2] / "docs" / "benchmarks.md"
@@ -37,7 +37,7 @@ def test_documented_settings_exist():
     known = {"place", "search", "temporal", "tracker"}
     for path in re.findall(r"--set ([a-z_.]+)=", DOCS.read_text()):
         first, *rest = path.split(".")
-        values = to_dict(EvaluationConfig())[first] if first in known else None
+        values = to_dict(LocalizerConfig())[first] if first in known else None
         if first == "network":
             values = to_dict(PRESETS["mini"])
         for key in rest if values is not None else ():

@@ -102,10 +102,10 @@ def test_a_second_encoding_reads_nothing(
     store: FeatureStore, video: Video, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = NumberReader.make()
-    first = encode_video(video, reader, store, fps=None)  # type: ignore[arg-type]
+    first = encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
     assert reader.encoded == list(range(COUNT))
     monkeypatch.setattr(type(video), "frames", None)
-    again = encode_video(video, reader, store, fps=None)  # type: ignore[arg-type]
+    again = encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
     assert reader.encoded == list(range(COUNT))
     np.testing.assert_array_equal(again.frame_index, first.frame_index)
     assert coarse_scores(reader, None, again).tolist() == list(range(COUNT))  # type: ignore[arg-type]
@@ -120,16 +120,16 @@ def test_interrupted_encoding_goes_on_where_it_stopped(store: FeatureStore, vide
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        encode_video(video, reader, store, fps=None, progress=interrupt)  # type: ignore[arg-type]
+        encode_video(video, reader, store, video.sample_indices(None), progress=interrupt)  # type: ignore[arg-type]
     assert [p.name for p in store.folder.iterdir()] == ["chunk-00000.safetensors"]
     reader.encoded.clear()
-    encode_video(video, reader, store, fps=None)  # type: ignore[arg-type]
+    encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
     assert reader.encoded == list(range(CHUNK, COUNT))
 
 
 def test_a_damaged_chunk_is_made_again_and_no_other(store: FeatureStore, video: Video) -> None:
     reader = NumberReader.make()
-    encode_video(video, reader, store, fps=None)  # type: ignore[arg-type]
+    encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
     damage(chunk_file(store, 1))
     reader.encoded.clear()
     seen: list[tuple[int, int]] = []
@@ -137,7 +137,7 @@ def test_a_damaged_chunk_is_made_again_and_no_other(store: FeatureStore, video: 
         video,
         reader,
         store,
-        fps=None,
+        video.sample_indices(None),
         progress=lambda _, done, total: seen.append((done, total)),  # type: ignore[arg-type]
     )
     assert reader.encoded == list(range(CHUNK, 2 * CHUNK))
@@ -147,7 +147,7 @@ def test_a_damaged_chunk_is_made_again_and_no_other(store: FeatureStore, video: 
 
 def test_damage_in_the_middle_of_a_question_is_an_error(store: FeatureStore, video: Video) -> None:
     reader = NumberReader.make()
-    encoded = encode_video(video, reader, store, fps=None)  # type: ignore[arg-type]
+    encoded = encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
     damage(chunk_file(store, 0))
     with pytest.raises(VideoError, match=r"damaged meanwhile. Ask again"):
         encoded.chunk(0)
@@ -173,6 +173,22 @@ def test_the_oldest_stores_are_thrown_out(tmp_path: Path) -> None:
     trim_cache(tmp_path, limit_bytes=0, keep=folders[2])
     assert [f.exists() for f in folders] == [False, False, True]
     assert (tmp_path / "something else").exists()
+
+
+def test_trimming_while_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was there when the folder was listed may have its final name when it is looked at."""
+    busy, old = (FeatureStore.of(tmp_path, key) for key in ("busy", "old"))
+    for store in (busy, old):
+        store.write(0, packed([1]))
+    glob = Path.glob
+
+    def with_a_ghost(folder: Path, pattern: str) -> list[Path]:
+        return [*glob(folder, pattern), *([folder / ".chunk.tmp"] if folder == busy.folder else [])]
+
+    monkeypatch.setattr(Path, "glob", with_a_ghost)
+    trim_cache(tmp_path, limit_bytes=0)
+    assert busy.folder.exists()
+    assert not old.folder.exists()
 
 
 def test_trimming_an_absent_cache_does_nothing(tmp_path: Path) -> None:

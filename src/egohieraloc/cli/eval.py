@@ -19,12 +19,13 @@ from egohieraloc.data.egotracks import read_egotracks
 from egohieraloc.data.trek150 import read_trek150
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import egotracks, tables, trek150, vq2d, vq3d
-from egohieraloc.evaluation.answering import ClipAnswers, EvaluationConfig, System, VisualAnswers
+from egohieraloc.evaluation.answering import ClipAnswers, System, VisualAnswers
 from egohieraloc.evaluation.following import EgoTracksAnswers, Trek150Answers
 from egohieraloc.evaluation.placing import PlaceAnswers, Views, place_questions
 from egohieraloc.evaluation.predictions import read_vq2d_predictions
 from egohieraloc.evaluation.run import run, run_info, write_results
 from egohieraloc.inference.store import default_cache
+from egohieraloc.localize import LocalizerConfig
 from egohieraloc.models.weights import find_weights, load_weights
 from egohieraloc.settings import override, to_dict
 
@@ -225,7 +226,7 @@ def _run(
 def _system(model: str, device: str | None, settings: list[str] | None, cache: Path | None) -> System:
     """Paths are made absolute: other processes may start elsewhere."""
     name = str(Path(model).resolve()) if Path(model).exists() else model
-    config = override(EvaluationConfig(), settings or [])
+    config = override(LocalizerConfig(), settings or [])
     return System(name, device, config, (cache or default_cache()).resolve())
 
 

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from egohieraloc.config import PlaceConfig
 from egohieraloc.data.base import ClipQueries, Ints, Track
 from egohieraloc.data.ego4d import VisualQuery
 from egohieraloc.errors import QueryError, VideoError
@@ -30,20 +29,13 @@ from egohieraloc.video.reader import Video
 from egohieraloc.video.sharpness import sharpness
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvaluationConfig(LocalizerConfig):
-    """What can be set for a run."""
-
-    place: PlaceConfig = field(default_factory=PlaceConfig)
-
-
 @dataclass(frozen=True)
 class System:
     """What answers, in a form that can be sent to other processes: each makes its own Localizer, once."""
 
     model: str = "mini"
     device: str | None = None
-    config: EvaluationConfig = field(default_factory=EvaluationConfig)
+    config: LocalizerConfig = field(default_factory=LocalizerConfig)
     cache: Path | None = None
 
     def localizer(self) -> Localizer:
