@@ -169,10 +169,11 @@ class SfmConfig:
 
     camera_model: CameraModel = "SIMPLE_RADIAL"  # paper: SIMPLE_RADIAL_FISHEYE, for wide lenses
     focal_factor: float = 0.9  # first guess of the focal length, in picture widths, where none is known
-    calibration_frames: int = 0  # sharp neighbouring frames that give a better one (paper: at most 25)
+    calibration_frames: int = 25  # sharp neighbouring frames that give a better one (paper: at most 25)
     mapper: Literal["incremental", "global"] = "incremental"
     max_image_side: int = 1024  # features are found in pictures no larger than this
     max_features: int = 2048  # SIFT features a frame
+    max_frames: int = 3000  # frames that get a pose, evenly spread over the video
     max_map_frames: int = 450  # frames the map is built from, the sharpest; others are registered into it
     overlap: int = 15  # sequential matching: reaches this many frames ahead (paper: 15)
     loop_stride: int = 2  # loop detection asks for every n-th frame of the map

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from egohieraloc.config import PlaceConfig, SearchConfig, SfmConfig, TemporalConfig, TrackerConfig
 from egohieraloc.geometry.locate import place
 from egohieraloc.geometry.reconstruction import Reconstruction
@@ -89,15 +92,22 @@ class Localizer:
         return cls(weights, device=device, config=config, cache=cache, provider=provider)
 
     def encode(
-        self, video: Video, *, until_s: float | None = None, progress: Progress = no_progress
+        self,
+        video: Video,
+        *,
+        indices: NDArray[np.int64] | None = None,
+        until_s: float | None = None,
+        progress: Progress = no_progress,
     ) -> EncodedVideo:
-        """Bring what is known of a video up to date; a second call finds everything there."""
-        fps = self.config.search.fps
-        key = hashlib.blake2b(
-            f"{video.content_hash} {self.weights.fingerprint} {fps}".encode(), digest_size=12
-        ).hexdigest()
+        """Bring what is known of a video up to date; a second call finds everything there.
+
+        indices: numbers of the frames to know, instead of those sampled at `search.fps`.
+        """
+        everything = video.sample_indices(self.config.search.fps) if indices is None else indices
+        name = f"{video.content_hash} {self.weights.fingerprint}".encode()
+        key = hashlib.blake2b(name + everything.tobytes(), digest_size=12).hexdigest()
         store = FeatureStore.of(self.cache, key)
-        encoded = encode_video(video, self.predictor, store, fps=fps, until_s=until_s, progress=progress)
+        encoded = encode_video(video, self.predictor, store, everything, until_s=until_s, progress=progress)
         trim_cache(self.cache, keep=store.folder)
         return encoded
 

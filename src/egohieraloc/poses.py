@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from egohieraloc.config import SfmConfig
 from egohieraloc.geometry.reconstruct import reconstruct
@@ -22,16 +23,23 @@ def camera_poses(
 ) -> Reconstruction | NotLocalized:
     """Poses of the encoded samples; kept in the cache, so that a second question costs nothing."""
     settings = json.dumps(to_dict(config), sort_keys=True)
-    samples = hashlib.blake2b(encoded.frame_index.tobytes(), digest_size=8).hexdigest()
+    chosen = _spread(len(encoded.frame_index), config.max_frames)
+    indices = encoded.frame_index[chosen]
+    samples = hashlib.blake2b(indices.tobytes(), digest_size=8).hexdigest()
     key = hashlib.blake2b(f"{video.content_hash} {samples} {settings}".encode(), digest_size=12).hexdigest()
     return reconstruct(
-        video.frames(encoded.frame_index),
+        video.frames(indices),
         cache=cache / "poses",
         key=key,
         config=config,
-        descriptors=sample_descriptors(encoded),
+        descriptors=sample_descriptors(encoded)[chosen],
         progress=lambda stage, share: progress(f"poses: {stage}", round(100 * share), 100),
     )
+
+
+def _spread(count: int, most: int) -> NDArray[np.int64]:
+    """At most so many of `count` samples, evenly spread, the last one (the time of asking) among them."""
+    return np.unique(np.linspace(count - 1, 0, min(count, most)).round().astype(np.int64))
 
 
 def sample_descriptors(encoded: EncodedVideo) -> Floats:

@@ -32,7 +32,7 @@ def locate(
         float | None, typer.Option(help="The time of asking; nothing after it is looked at.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for result.json, masks, overlay.mp4 and curve.png.")
+        Path | None, typer.Option(help="Folder for result.json, report.html, overlay.mp4, masks.")
     ] = None,
     in_3d: Annotated[bool, typer.Option("--3d", help="Also say where it is in space.")] = False,
     poses: Annotated[
@@ -56,7 +56,7 @@ def locate(
             question, source, until_s=until, in_3d=in_3d, poses=cameras, progress=progress
         )
     if out is not None:
-        result.save(out, folder_fps=folder_fps)
+        result.save_report(out, localizer, folder_fps=folder_fps)
     if json:
         print(json_module.dumps(result.to_dict(), allow_nan=False))
     else:

@@ -39,7 +39,6 @@ _MIN_CALIBRATION_FRAMES = 10
 _ANCHOR_NEIGHBOURS = 20
 _ATTACHING_NEIGHBOURS = 6
 _BLOCK = 50  # frames or, times ten, pairs between two lines of progress
-_GROWTH = 1.3  # how much a map grows between two global adjustments; COLMAP's 1.1 is slower, not better
 _SMALL_SIDE = 800  # below it SIFT starts at double size
 
 
@@ -261,7 +260,6 @@ def _map(folder: Path, job: SfmJob, names: Sequence[str], *, start_from: Path | 
         fix_existing_frames=start_from is not None,
         constant_cameras={2} if job.anchor_camera else set(),
     )
-    options.ba_global_frames_ratio = options.ba_global_points_ratio = _GROWTH
     options.mapper.abs_pose_min_num_inliers = job.config.min_inliers
     models = pycolmap.incremental_mapping(
         folder / "database.db", folder / "images", output, options, input_path=start_from or ""

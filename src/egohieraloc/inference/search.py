@@ -38,6 +38,10 @@ class EncodedVideo:
     def num_chunks(self) -> int:
         return -(-len(self.frame_index) // CHUNK)
 
+    def first(self, count: int) -> EncodedVideo:
+        """Its first samples alone."""
+        return EncodedVideo(self.store, self.frame_index[:count], self.time_s[:count])
+
     def chunk(self, number: int) -> PackedFeatures:
         packed = self.store.read(number)
         if packed is None:
@@ -55,13 +59,15 @@ def encode_video(
     video: Video,
     predictor: Predictor,
     store: FeatureStore,
+    everything: NDArray[np.int64],
     *,
-    fps: float | None,
     until_s: float | None = None,
     progress: Progress = no_progress,
 ) -> EncodedVideo:
-    """Bring the store up to date with a video; only what is missing is decoded and encoded."""
-    everything = video.sample_indices(fps)
+    """Bring the store up to date with a video; only what is missing is decoded and encoded.
+
+    `everything` are the numbers of all frames the store is for, increasing; those from `until_s` on can wait.
+    """
     wanted = int(np.count_nonzero(video.times_s[everything] < (np.inf if until_s is None else until_s)))
     chunks = [everything[start : start + CHUNK] for start in range(0, wanted, CHUNK)]
     missing = [number for number in range(len(chunks)) if not store.has(number)]
