@@ -103,11 +103,11 @@ def test_coarse_scores_end_with_the_question(tmp_path: Path) -> None:
     reader = NumberReader.make()
     video = numbered_folder(tmp_path / "pictures", 40)
     store = FeatureStore.of(tmp_path, "key")
-    encoded = encode_video(video, reader, store, fps=None, until_s=1.95)  # type: ignore[arg-type]
+    encoded = encode_video(video, reader, store, video.sample_indices(None), until_s=1.95)  # type: ignore[arg-type]
     assert encoded.frame_index.tolist() == list(range(20))
     assert coarse_scores(reader, None, encoded).tolist() == list(range(20))  # type: ignore[arg-type]
     assert reader.encoded == list(range(CHUNK))
-    later = encode_video(video, reader, store, fps=None)  # type: ignore[arg-type]
+    later = encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
     assert len(later.frame_index) == 40
     assert reader.encoded == list(range(40))
 
@@ -115,7 +115,9 @@ def test_coarse_scores_end_with_the_question(tmp_path: Path) -> None:
 def test_asking_before_the_first_frame(tmp_path: Path) -> None:
     reader = NumberReader.make()
     video = numbered_folder(tmp_path / "pictures", 3)
-    encoded = encode_video(video, reader, FeatureStore.of(tmp_path, "k"), fps=5, until_s=0.0)  # type: ignore[arg-type]
+    encoded = encode_video(
+        video, reader, FeatureStore.of(tmp_path, "k"), video.sample_indices(5), until_s=0.0
+    )  # type: ignore[arg-type]
     assert encoded.num_chunks == 0
     assert reader.encoded == []
     coarse = coarse_scores(reader, None, encoded)  # type: ignore[arg-type]
@@ -126,7 +128,7 @@ def test_asking_before_the_first_frame(tmp_path: Path) -> None:
 def test_samples_are_taken_at_the_working_rate(tmp_path: Path) -> None:
     reader = NumberReader.make()
     video = numbered_folder(tmp_path / "pictures", 20)  # 10 a second
-    encoded = encode_video(video, reader, FeatureStore.of(tmp_path, "k"), fps=5)  # type: ignore[arg-type]
+    encoded = encode_video(video, reader, FeatureStore.of(tmp_path, "k"), video.sample_indices(5))  # type: ignore[arg-type]
     assert encoded.frame_index.tolist() == list(range(0, 20, 2))
     np.testing.assert_allclose(encoded.time_s, np.arange(10) / 5)
 
@@ -150,7 +152,7 @@ def test_damaged_frames_are_stood_for_by_a_neighbour(tmp_path: Path, monkeypatch
     video = numbered_folder(tmp_path / "pictures", 8)
     with_damage(video, {0, 3, 4, 7}, monkeypatch)
     reader = NumberReader.make()
-    encoded = encode_video(video, reader, FeatureStore.of(tmp_path, "k"), fps=None)  # type: ignore[arg-type]
+    encoded = encode_video(video, reader, FeatureStore.of(tmp_path, "k"), video.sample_indices(None))  # type: ignore[arg-type]
     values = encoded.chunk(0).match.ravel().tolist()
     assert len(values) == 8
     for sample in (1, 2, 5, 6):
@@ -164,7 +166,7 @@ def test_a_video_without_readable_frames_is_an_error(tmp_path: Path, monkeypatch
     with_damage(video, set(range(4)), monkeypatch)
     store = FeatureStore.of(tmp_path, "k")
     with pytest.raises(VideoError, match="no frame could be decoded near number 0"):
-        encode_video(video, NumberReader.make(), store, fps=None)  # type: ignore[arg-type]
+        encode_video(video, NumberReader.make(), store, video.sample_indices(None))  # type: ignore[arg-type]
     assert list(store.folder.iterdir()) == []
 
 
@@ -184,4 +186,4 @@ def test_frames_are_letterboxed(tmp_path: Path) -> None:
             assert [c.shape for c in canvases] == [(32, 32, 3)]
             return super().encode(canvases, frame_index, time_s)
 
-    encode_video(video, Looking.make(), FeatureStore.of(tmp_path, "k"), fps=None)  # type: ignore[arg-type]
+    encode_video(video, Looking.make(), FeatureStore.of(tmp_path, "k"), video.sample_indices(None))  # type: ignore[arg-type]

@@ -102,10 +102,10 @@ def test_a_second_encoding_reads_nothing(
     store: FeatureStore, video: Video, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = NumberReader.make()
-    first = encode_video(video, reader, store, fps=None)  # type: ignore[arg-type]
+    first = encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
     assert reader.encoded == list(range(COUNT))
     monkeypatch.setattr(type(video), "frames", None)
-    again = encode_video(video, reader, store, fps=None)  # type: ignore[arg-type]
+    again = encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
     assert reader.encoded == list(range(COUNT))
     np.testing.assert_array_equal(again.frame_index, first.frame_index)
     assert coarse_scores(reader, None, again).tolist() == list(range(COUNT))  # type: ignore[arg-type]
@@ -120,16 +120,16 @@ def test_interrupted_encoding_goes_on_where_it_stopped(store: FeatureStore, vide
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        encode_video(video, reader, store, fps=None, progress=interrupt)  # type: ignore[arg-type]
+        encode_video(video, reader, store, video.sample_indices(None), progress=interrupt)  # type: ignore[arg-type]
     assert [p.name for p in store.folder.iterdir()] == ["chunk-00000.safetensors"]
     reader.encoded.clear()
-    encode_video(video, reader, store, fps=None)  # type: ignore[arg-type]
+    encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
     assert reader.encoded == list(range(CHUNK, COUNT))
 
 
 def test_a_damaged_chunk_is_made_again_and_no_other(store: FeatureStore, video: Video) -> None:
     reader = NumberReader.make()
-    encode_video(video, reader, store, fps=None)  # type: ignore[arg-type]
+    encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
     damage(chunk_file(store, 1))
     reader.encoded.clear()
     seen: list[tuple[int, int]] = []
@@ -137,7 +137,7 @@ def test_a_damaged_chunk_is_made_again_and_no_other(store: FeatureStore, video: 
         video,
         reader,
         store,
-        fps=None,
+        video.sample_indices(None),
         progress=lambda _, done, total: seen.append((done, total)),  # type: ignore[arg-type]
     )
     assert reader.encoded == list(range(CHUNK, 2 * CHUNK))
@@ -147,7 +147,7 @@ def test_a_damaged_chunk_is_made_again_and_no_other(store: FeatureStore, video: 
 
 def test_damage_in_the_middle_of_a_question_is_an_error(store: FeatureStore, video: Video) -> None:
     reader = NumberReader.make()
-    encoded = encode_video(video, reader, store, fps=None)  # type: ignore[arg-type]
+    encoded = encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
     damage(chunk_file(store, 0))
     with pytest.raises(VideoError, match=r"damaged meanwhile. Ask again"):
         encoded.chunk(0)
