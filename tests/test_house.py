@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import egohieraloc
@@ -39,8 +39,10 @@ def part_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def imports() -> Iterator[tuple[Path, str, bool]]:
+@cache
+def imports() -> list[tuple[Path, str, bool]]:
     """Each file, each module it imports, and whether that happens as soon as the file is imported."""
+    found: list[tuple[Path, str, bool]] = []
     for path in sorted(ROOT.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         late = {
@@ -59,7 +61,8 @@ def imports() -> Iterator[tuple[Path, str, bool]]:
                 modules = [f"{node.module}.{n.name}" if inside else str(node.module) for n in node.names]
             else:
                 continue
-            yield from ((path, module, id(node) not in late) for module in modules)
+            found += ((path, module, id(node) not in late) for module in modules)
+    return found
 
 
 def test_scoring_knows_no_network() -> None:

@@ -99,10 +99,10 @@ def _predictions(
     for sample in range(first, last + 1):
         on_canvas = Box(*(float(np.interp(sample, known, side)) for side in corners.T))
         box = letterbox.box_from_canvas(on_canvas).clipped(letterbox.width, letterbox.height)
-        mask = mask_box = None
+        mask = mask_box = probability = None
         if sample in decoded:
             cells, mask_box = letterbox.mask_to_frame(decoded[sample].mask)
-            mask = cells >= 128
+            mask, probability = cells >= 128, cells.astype(np.float32) / 255
         predictions.append(
             FramePrediction(
                 int(encoded.frame_index[sample]),
@@ -112,6 +112,7 @@ def _predictions(
                 box,
                 mask,
                 mask_box,
+                probability,
             )
         )
     return tuple(predictions)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.checkpoint import TrainState, load_state, save_state
 from egohieraloc.training.losses import LossWeights, weighted_sum
 from egohieraloc.training.objective import clip_terms
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 ClipSource = Callable[[int], ClipBatch]  # the batch of a step; the same step always gives the same batch
 Validate = Callable[[EgoHieraLocNet], dict[str, float]]
@@ -93,6 +96,15 @@ def build_optimizer(network: EgoHieraLocNet, config: OptimConfig) -> torch.optim
     )
 
 
+def join_processes(config: OptimConfig) -> Accelerator:
+    """This process as one of those that train: its device, and whether it is the main one."""
+    try:
+        from accelerate import Accelerator
+    except ImportError as error:
+        raise MissingExtraError("accelerate", "train") from error
+    return Accelerator(mixed_precision=config.precision)
+
+
 def train(
     network: EgoHieraLocNet,
     source: ClipSource,
@@ -110,15 +122,9 @@ def train(
 
     Killed at any moment, nothing is lost but the steps since the last checkpoint: `resume=True` goes on.
     """
-    try:
-        from accelerate import Accelerator
-        from accelerate.utils import set_seed
-    except ImportError as error:
-        raise MissingExtraError("accelerate", "train") from error
-
     started = time.monotonic()
-    accelerator = Accelerator(mixed_precision=config.precision)
-    set_seed(config.seed)
+    accelerator = join_processes(config)
+    torch.manual_seed(config.seed)
     torch.backends.cudnn.benchmark = True  # shapes never change here
     network.to(accelerator.device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
