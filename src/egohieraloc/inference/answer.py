@@ -102,7 +102,7 @@ def _predictions(
         mask = mask_box = probability = None
         if sample in decoded:
             cells, mask_box = letterbox.mask_to_frame(decoded[sample].mask)
-            mask, probability = cells >= 128, cells.astype(np.float32) / 255
+            mask, probability = cells >= 128, (cells / np.float32(255)).astype(np.float32)
         predictions.append(
             FramePrediction(
                 int(encoded.frame_index[sample]),

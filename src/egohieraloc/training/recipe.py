@@ -73,7 +73,8 @@ def run_recipe(
     """Train on composed clips. `folder` gets the recipe, logs, checkpoints and in the end the weights."""
     process = join_processes(recipe.optim)
     network = build_network(recipe)
-    composer = Composer(read_packs(data), recipe.composer, process.device, recipe.optim.seed)
+    sizes = {"frame_px": recipe.network.input_size, "query_px": recipe.network.query_sizes[0]}
+    composer = Composer(read_packs(data), update(recipe.composer, sizes), process.device, recipe.optim.seed)
     source = clip_source(composer, recipe.optim.batch)
     if process.is_main_process:
         write_json(folder / "recipe.json", to_dict(recipe))
