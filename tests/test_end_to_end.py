@@ -108,7 +108,7 @@ def weights(clip, query_picture, tmp_path_factory):
         )
 
     config = OptimConfig(
-        steps=70, batch=8, learning_rate=4e-3, backbone_rate=1.0, warmup=5, ema=0.8,
+        steps=110, batch=8, learning_rate=4e-3, backbone_rate=1.0, warmup=5, ema=0.8,
         precision="no", freeze_norm="none", checkpoint_every=1000, validate_every=1000,
     )  # fmt: skip
     state = train(network, source, config, folder)
