@@ -7,6 +7,7 @@ import sys
 import typer
 
 from egohieraloc.cli import locate, score, track, train
+from egohieraloc.cli.calibrate import calibrate
 from egohieraloc.cli.demo import demo
 from egohieraloc.errors import EgoHieraLocError
 
@@ -19,6 +20,7 @@ app = typer.Typer(
 app.command("locate")(locate.locate)
 app.command("track")(track.track)
 app.command("train")(train.train)
+app.command("calibrate")(calibrate)
 app.command("demo")(demo)
 app.add_typer(score.app, name="score")
 
