@@ -1,9 +1,9 @@
 """Ask about composed videos that show scanned objects never used in training.
 
-    python benchmarks/synthetic_heldout.py --data DIR [--model FILE|NAME] [--clips 40] [--seed 0] [--json FILE]
+    python benchmarks/synthetic_heldout.py --data DIR [--model FILE|NAME] [--clips 40] [--json FILE]
 
 DIR holds photos/ and sprites/. The video of a question is its own clip among all clips of the other half of
-the objects and photos: 21 clips of 6 frames with the default settings; about a third of the things are absent.
+the objects and photos: by default 21 clips of 6 frames. About a third of the things are absent.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from egohieraloc.errors import DataError
 from egohieraloc.evaluation.vq2d import overlap
 from egohieraloc.localize import Localizer
 from egohieraloc.models.weights import Calibration, load_weights
-from egohieraloc.training.composed_videos import Question, compose_questions
+from egohieraloc.training.composed_videos import VIDEO_CLIPS, Question, compose_questions
+from egohieraloc.training.composer_config import ComposerConfig
 from egohieraloc.training.packs import Packs
 from egohieraloc.types import Floats, ResponseTrack
 
@@ -28,6 +29,8 @@ RIGHT_TUBE_IOU = 0.25
 PACK_LIMIT = 320  # photos and objects read; every photo that was kept from training is among them
 REJECTED_SHARE = 0.9  # of the absent things, at the threshold
 CERTAIN = 1e-6
+# Scanned objects of the validation packs were trained on, its photos were not.
+PHOTO_CLIPS = replace(VIDEO_CLIPS, sprite_share=0.0)
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,15 @@ class Evidence:
 
 
 def calibrate(
-    path: Path, packs: Packs, *, questions: int, seed: int = 0
+    path: Path, packs: Packs, *, questions: int, config: ComposerConfig = PHOTO_CLIPS, seed: int = 0
 ) -> tuple[Calibration, list[Evidence]]:
     """Calibrate a weights file on composed videos; returns also what it was fitted to."""
     weights = load_weights(path)
     with tempfile.TemporaryDirectory() as scratch:
         localizer = Localizer(replace(weights, calibration=Calibration(threshold=0.0)), cache=Path(scratch))
-        asked = compose_questions(packs, localizer.predictor, Path(scratch), clips=questions, seed=seed)
+        asked = compose_questions(
+            packs, localizer.predictor, Path(scratch), clips=questions, config=config, seed=seed
+        )
         evidence = gather(localizer, asked)
     return fit(evidence), evidence
 
