@@ -67,7 +67,7 @@ def track_of(answer: ResponseTrack) -> Track:
 
 
 def figures(outcomes: Sequence[Outcome]) -> Figures:
-    """Present queries are measured as the VQ2D benchmark does; absent ones only by whether they are refused."""
+    """Present queries are measured as VQ2D does; absent ones only by whether they are refused."""
     present = [o for o in outcomes if len(o.truth)]
     absent = [o for o in outcomes if not len(o.truth)]
     overlaps = measure((o.truth, o.answer, o.score if len(o.answer) else 0.0) for o in present)

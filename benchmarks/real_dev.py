@@ -1,6 +1,6 @@
 """Ask about real first-person clips with hand-made truth, beside two baselines without training.
 
-    python benchmarks/real_dev.py --data DIR [--model FILE|NAME] [--long] [--no-baselines] [--queries] [--json FILE]
+    python benchmarks/real_dev.py --data DIR [--model FILE|NAME] [--long] [--no-baselines] [--json FILE]
 
 DIR holds ego_dev/. `--long` sets each video in the middle of others that show other places: 300 to 450
 samples. Each video is encoded once; a long one is made by joining stored features on the network's canvas.
@@ -124,7 +124,7 @@ def _say_speed(seconds: float, counts: list[int]) -> None:
 def ask_baseline(
     matcher: Matcher, queries: list[DevQuery], videos: dict[str, Video], *, long: bool
 ) -> list[Outcome]:
-    """All on the canvas, as for long videos; what is found in a video is kept for the questions that follow."""
+    """All on the canvas, as for long videos."""
     boxes = {name: Letterbox(v.info.width, v.info.height) for name, v in videos.items()}
     prepared = {
         name: matcher.prepare([boxes[name].apply(frame.rgb) for frame in video.samples(None)])
