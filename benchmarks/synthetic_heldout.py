@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from egohieraloc.evaluation.vq2d import SUCCESS_THRESHOLD, overlap
 from egohieraloc.files import write_json
 from egohieraloc.localize import Localizer
-from egohieraloc.training.composed_videos import VIDEO_CLIPS, Question, compose_questions
+from egohieraloc.training.composed_videos import Question, compose_questions
 from egohieraloc.training.packs import read_packs
 from egohieraloc.types import ResponseTrack
 from figures import figures, outcome, print_outcomes, print_table
@@ -38,13 +38,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     packs = read_packs(options.data, split="heldout")
-    config = replace(VIDEO_CLIPS, sprite_share=1.0)
     outcomes, mask_ious, seconds = [], [], 0.0
     with tempfile.TemporaryDirectory() as scratch:
         localizer = Localizer.from_pretrained(options.model, device=options.device, cache=Path(scratch))
         size = localizer.predictor.config.input_size
         for question in compose_questions(
-            packs, localizer.predictor, Path(scratch), clips=options.clips, config=config, seed=options.seed
+            packs, localizer.predictor, Path(scratch), clips=options.clips, seed=options.seed
         ):
             started = time.perf_counter()
             answered = localizer.ask(question.query, question.video, size, size)

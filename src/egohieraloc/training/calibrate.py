@@ -29,8 +29,6 @@ RIGHT_TUBE_IOU = 0.25
 PACK_LIMIT = 320  # photos and objects read; every photo that was kept from training is among them
 REJECTED_SHARE = 0.9  # of the absent things, at the threshold
 CERTAIN = 1e-6
-# Scanned objects of the validation packs were trained on, its photos were not.
-PHOTO_CLIPS = replace(VIDEO_CLIPS, sprite_share=0.0)
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Evidence:
 
 
 def calibrate(
-    path: Path, packs: Packs, *, questions: int, config: ComposerConfig = PHOTO_CLIPS, seed: int = 0
+    path: Path, packs: Packs, *, questions: int, config: ComposerConfig = VIDEO_CLIPS, seed: int = 0
 ) -> tuple[Calibration, list[Evidence]]:
     """Calibrate a weights file on composed videos; returns also what it was fitted to."""
     weights = load_weights(path)

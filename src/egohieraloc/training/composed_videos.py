@@ -28,8 +28,9 @@ from egohieraloc.types import Box, Rgb
 FPS = 5.0
 BATCH = 4  # clips composed at a time
 
-# The camera does not look away, so that a clip holds one appearance; a query comes with its surroundings.
-VIDEO_CLIPS = ComposerConfig(clip_frames=6, leave_share=0.0, crop_only_share=0.0)
+# Scanned objects only: masks of photos also show parts and surfaces that nobody would ask for. The camera does
+# not look away, so that a clip holds one appearance, and a query comes with its surroundings.
+VIDEO_CLIPS = ComposerConfig(clip_frames=6, sprite_share=1.0, leave_share=0.0, crop_only_share=0.0)
 
 
 @dataclass(frozen=True, eq=False)
