@@ -28,7 +28,7 @@ from egohieraloc.types import Box, Rgb
 FPS = 5.0
 BATCH = 4  # clips composed at a time
 
-# Scanned objects only: masks of photos also show parts and surfaces that nobody would ask for. The camera does
+# Scanned objects only: masks of photos also show parts and surfaces nobody would ask for. The camera does
 # not look away, so that a clip holds one appearance, and a query comes with its surroundings.
 VIDEO_CLIPS = ComposerConfig(clip_frames=6, sprite_share=1.0, leave_share=0.0, crop_only_share=0.0)
 
