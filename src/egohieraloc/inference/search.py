@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +95,14 @@ def encode_video(
             store.write(number, PackedFeatures.cat(parts))
             done += len(indices)
     return EncodedVideo(store, everything[:wanted], video.times_s[everything[:wanted]])
+
+
+def store_features(packed: PackedFeatures, folder: Path, *, fps: float) -> EncodedVideo:
+    """Features that are there already as a video of their own, `fps` samples a second."""
+    store, count = FeatureStore(folder), len(packed)
+    for number in range(-(-count // CHUNK)):
+        store.write(number, packed[number * CHUNK : (number + 1) * CHUNK])
+    return EncodedVideo(store, np.arange(count), np.arange(count) / fps)
 
 
 def coarse_scores(

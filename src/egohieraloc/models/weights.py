@@ -116,6 +116,16 @@ def load_weights(path: str | Path) -> Weights:
     return Weights(network.eval().requires_grad_(False), calibration, _fingerprint(path))
 
 
+def copy_weights(source: str | Path, path: str | Path, calibration: Calibration) -> None:
+    """Write a weights file anew with another calibration; its tensors stay as they are to the bit."""
+    load_weights(source)  # refuses what is not a weights file
+    with safe_open(source, "pt") as file:
+        header = file.metadata() | {"calibration": json.dumps(to_dict(calibration))}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    with atomic_path(path) as temporary:
+        save_file(tensors, temporary, metadata=header)
+
+
 def _to_8_bits(value: Tensor) -> tuple[Tensor, Tensor]:
     """Codes (C, ...) and scales (C,): the largest value of each output channel becomes 127."""
     scale = value.flatten(1).abs().amax(1).clamp(min=1e-12) / 127
