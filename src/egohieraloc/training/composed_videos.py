@@ -67,13 +67,13 @@ def compose_questions(
         composer = Composer(half, config, predictor.device, 2 * seed + number)
         halves.append(list(_compose_clips(composer, predictor, clips // 2)))
     order = np.random.default_rng(seed)
-    for half, (own, others) in enumerate((halves, halves[::-1])):
+    for side, (own, others) in enumerate((halves, halves[::-1])):
         for number, clip in enumerate(own):
             parts = list(others)
             place = int(order.integers(len(parts) + 1))
             parts.insert(place, clip)
             packed = PackedFeatures.cat([part.packed for part in parts])
-            folder = scratch / f"question-{half}-{number}"
+            folder = scratch / f"question-{side}-{number}"
             start = place * config.clip_frames
             yield _question(clip, start, store_features(packed, folder, fps=FPS))
 
