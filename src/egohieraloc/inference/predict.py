@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from egohieraloc.errors import ConfigError
 from egohieraloc.inference.mask_box import box_from_mask, semantic_confidence
 from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
 from egohieraloc.inference.query_window import QueryWindow, cut_window
+from egohieraloc.models.fold import fold_norms
 from egohieraloc.models.network import MatchOutput, QueryTemplate
 from egohieraloc.models.qam import QamState
 from egohieraloc.models.query_mask import MaskProvider, fallback_level
@@ -75,7 +77,8 @@ class Predictor:
     def __init__(self, weights: Weights, *, device: str | None = None, provider: MaskProvider | None = None):
         self.device = choose_device(device)
         self.config = weights.network.config
-        self.network = weights.network.to(self.device)
+        self.network = copy.deepcopy(weights.network).to(self.device)
+        fold_norms(self.network)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.provider = provider
 
@@ -124,7 +127,7 @@ class Predictor:
         """A first opinion (N,) in logits from descriptors alone: may these samples show the thing?"""
         with self._running():
             cells = unpack_match(match, scale, self.device)
-            return _numpy(self.network.coarse_logits(cells, query.template.expand(len(match))).float())
+            return _numpy(self.network.coarse_logits(cells, query.template).float())
 
     def start(self, query: PreparedQuery) -> QamState:
         with torch.inference_mode():

@@ -140,11 +140,12 @@ class EgoHieraLocNet(nn.Module):
         return qam.initial_state(template.semi_axes.median(1).values)
 
     def coarse_logits(self, cells: Tensor, template: QueryTemplate) -> Tensor:
-        """How much B frames (B, D, H, W) may show B queries, from descriptors alone. (B,)"""
-        likeness, _ = similarity_maps(
-            cells, template.tokens, template.foreground, template.background, self.config.dpm
-        )
-        return self.coarse_from_map(likeness)
+        """How much B frames (B, D, H, W) may show one query, from descriptors alone. (B,)"""
+        member = template.foreground[0] > 0
+        tokens, weight = template.tokens[0, member], template.foreground[0, member]
+        similarity = torch.einsum("bdhw,nd->bhwn", cells, tokens.to(cells.dtype)) * weight
+        best = similarity.topk(min(self.config.dpm.top_k, len(tokens)), -1).values
+        return self.coarse_from_map(best.mean(-1).float())
 
     def coarse_from_map(self, likeness: Tensor) -> Tensor:
         """Logit (...,) from O maps (..., H, W): the mean of the four most alike cells."""
