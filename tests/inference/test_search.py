@@ -48,9 +48,9 @@ def test_neighbours_of_promising_samples_are_decoded_too() -> None:
     assert chosen([9.0, 0, 0], SearchConfig(coarse_margin=1, coarse_neighbours=1)) == [0, 1]
 
 
-def test_no_more_than_the_limit_and_the_best_first() -> None:
+def test_of_too_many_the_best_and_the_latest_are_decoded() -> None:
     coarse = [3.0, 1.0, 4.0, 1.5, 2.0]
-    assert chosen(coarse, SearchConfig(coarse_margin=9, coarse_neighbours=0, max_decoded=2)) == [0, 2]
+    assert chosen(coarse, SearchConfig(coarse_margin=9, coarse_neighbours=0, max_decoded=2)) == [2, 4]
     everything = SearchConfig(coarse_margin=9, coarse_neighbours=0, max_decoded=0)
     assert chosen(coarse, everything) == [0, 1, 2, 3, 4]
 

@@ -149,13 +149,18 @@ def decode_where_it_matters(
 def promising(coarse: Floats, config: SearchConfig) -> NDArray[np.bool_]:
     """Which samples to decode (N,): those within `coarse_margin` of the best and their neighbours.
 
-    At most `max_decoded` of them: the most alike go first.
+    Of more than `max_decoded`, half are the most alike and half the latest: the best sets the bar that the
+    last appearance must reach.
     """
     if coarse.size == 0:
         return np.zeros(0, bool)
     good = coarse >= coarse.max() - config.coarse_margin
     if config.max_decoded and good.sum() > config.max_decoded:
-        good = coarse >= np.sort(coarse)[-config.max_decoded]
+        half = -(-config.max_decoded // 2)
+        kept = np.zeros_like(good)
+        kept[np.argsort(coarse, kind="stable")[-half:]] = True
+        kept[np.flatnonzero(good)[-half:]] = True
+        good = kept
     return maximum_filter1d(good, 2 * config.coarse_neighbours + 1, mode="constant")
 
 

@@ -9,7 +9,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 
 def fold_norms(module: nn.Module) -> None:
-    """Fold every convolution that a BatchNorm follows in an nn.Sequential, in place; for modules in eval mode."""
+    """Fold every convolution that a BatchNorm follows in an nn.Sequential, in place; in eval mode only."""
     for child in module.children():
         fold_norms(child)
     if isinstance(module, nn.Sequential):
