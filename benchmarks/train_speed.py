@@ -58,23 +58,23 @@ def main() -> None:
     network = build_network(recipe).to(device, memory_format=torch.channels_last).train()
     optimizer = build_optimizer(network, recipe.optim)
     objective = ClipObjective(network, LossWeights())
-    generator = torch.Generator(device)
     torch.backends.cudnn.benchmark = True
     _freeze_norms(network, recipe.optim.freeze_norm)
     if arguments.compile:
         for part in (network.backbone, network.neck, network.ram, network.query_mask):
             part.compile()
 
+    size = arguments.batch
+    chance = torch.rand(size, 2, device=device)
+
     def learn(batch) -> None:
-        generator.manual_seed(0)
         with torch.autocast(device.type, torch.bfloat16):
-            total, _ = objective(batch, generator)
+            total, _ = objective(batch, chance)
         total.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
 
-    size = arguments.batch
     fixed = composer.batch(0, size)
     make = clip_source(composer, size)
     frames = size * fixed.frames.shape[1]

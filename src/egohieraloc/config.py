@@ -115,9 +115,13 @@ class SearchConfig:
 
     fps: float | None = 5.0  # samples a second; None takes every frame
     stride: int = 1  # k-frame skipping: decode every k-th sample, interpolate the boxes between
-    coarse_margin: float = 4.0  # logits below the best coarse score that are still decoded
+    coarse_margin: float = 3.0  # logits below the best coarse score that are still decoded
     coarse_neighbours: int = 3  # samples beside them that are decoded too
-    max_decoded: int = 400  # at most so many samples by coarse score; 0 decodes without limit
+    max_decoded: int = 300  # at most so many samples and their neighbours; 0 decodes without limit
+
+    def __post_init__(self) -> None:
+        if self.stride < 1:
+            raise ValueError(f"stride must be at least 1, got {self.stride}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,13 +169,12 @@ class SfmConfig:
 
     camera_model: CameraModel = "SIMPLE_RADIAL"  # paper: SIMPLE_RADIAL_FISHEYE, for wide lenses
     focal_factor: float = 0.9  # first guess of the focal length, in picture widths, where none is known
-    calibration_frames: int = 0  # sharp neighbouring frames that give a better one (paper: at most 25)
+    calibration_frames: int = 25  # sharp neighbouring frames that give a better one (paper: at most 25)
     mapper: Literal["incremental", "global"] = "incremental"
     max_image_side: int = 1024  # features are found in pictures no larger than this
     max_features: int = 2048  # SIFT features a frame
-    map_share: float = 0.5  # of the frames the map is built from, the sharpest; the others are registered
-    min_map_frames: int = 100  # into it. A short video is mapped whole,
-    max_map_frames: int = 450  # a long one by no more than these
+    max_frames: int = 3000  # frames that get a pose, evenly spread over the video
+    max_map_frames: int = 450  # frames the map is built from, the sharpest; others are registered into it
     overlap: int = 15  # sequential matching: reaches this many frames ahead (paper: 15)
     loop_stride: int = 2  # loop detection asks for every n-th frame of the map
     loop_neighbours: int = 10  # and matches it with this many frames that look alike

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from egohieraloc.config import SearchConfig, TemporalConfig, TrackerConfig
+import numpy as np
+from numpy.typing import NDArray
+
+from egohieraloc.config import PlaceConfig, SearchConfig, SfmConfig, TemporalConfig, TrackerConfig
+from egohieraloc.geometry.locate import place
+from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.inference import tracker
 from egohieraloc.inference.answer import Answer2D, answer
 from egohieraloc.inference.live import LiveVideo
@@ -24,9 +29,19 @@ from egohieraloc.inference.search import (
 from egohieraloc.inference.store import FeatureStore, default_cache, trim_cache
 from egohieraloc.models.query_mask import MaskProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
+from egohieraloc.poses import camera_poses
 from egohieraloc.query import Query
 from egohieraloc.result import Result
-from egohieraloc.types import Box, FramePrediction, Rgb, VideoRef
+from egohieraloc.types import (
+    Box,
+    DepthMap,
+    FramePrediction,
+    Localization3D,
+    NotLocalized,
+    ResponseTrack,
+    Rgb,
+    VideoRef,
+)
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
@@ -38,6 +53,8 @@ class LocalizerConfig:
     search: SearchConfig = field(default_factory=SearchConfig)
     temporal: TemporalConfig = field(default_factory=TemporalConfig)
     tracker: TrackerConfig = field(default_factory=TrackerConfig)
+    sfm: SfmConfig = field(default_factory=SfmConfig)
+    place: PlaceConfig = field(default_factory=PlaceConfig)
 
 
 class Localizer:
@@ -75,15 +92,22 @@ class Localizer:
         return cls(weights, device=device, config=config, cache=cache, provider=provider)
 
     def encode(
-        self, video: Video, *, until_s: float | None = None, progress: Progress = no_progress
+        self,
+        video: Video,
+        *,
+        indices: NDArray[np.int64] | None = None,
+        until_s: float | None = None,
+        progress: Progress = no_progress,
     ) -> EncodedVideo:
-        """Bring what is known of a video up to date; a second call finds everything there."""
-        fps = self.config.search.fps
-        key = hashlib.blake2b(
-            f"{video.content_hash} {self.weights.fingerprint} {fps}".encode(), digest_size=12
-        ).hexdigest()
+        """Bring what is known of a video up to date; a second call finds everything there.
+
+        indices: numbers of the frames to know, instead of those sampled at `search.fps`.
+        """
+        everything = video.sample_indices(self.config.search.fps) if indices is None else indices
+        name = f"{video.content_hash} {self.weights.fingerprint}".encode()
+        key = hashlib.blake2b(name + everything.tobytes(), digest_size=12).hexdigest()
         store = FeatureStore.of(self.cache, key)
-        encoded = encode_video(video, self.predictor, store, fps=fps, until_s=until_s, progress=progress)
+        encoded = encode_video(video, self.predictor, store, everything, until_s=until_s, progress=progress)
         trim_cache(self.cache, keep=store.folder)
         return encoded
 
@@ -93,9 +117,16 @@ class Localizer:
         video: Video | str | Path,
         *,
         until_s: float | None = None,
+        in_3d: bool = False,
+        poses: Reconstruction | None = None,
+        depth: Mapping[int, DepthMap] | None = None,
         progress: Progress = no_progress,
     ) -> Result:
-        """Find the last appearance of the query before `until_s`, the time of asking (default: the end)."""
+        """Find the last appearance of the query before `until_s`, the time of asking (default: the end).
+
+        in_3d: also where it is, seen from the camera at the time of asking. Camera poses come from the video
+        itself, or from `poses`; `depth` holds depth maps by frame number where there are any.
+        """
         if not isinstance(video, Video):
             video = Video.open(video)
         encoded = self.encode(video, until_s=until_s, progress=progress)
@@ -107,7 +138,26 @@ class Localizer:
             min(float(video.info.fps), fps or math.inf),
             tuple(int(i) for i in encoded.frame_index),
         )
-        return Result(query, reference, found.track, found.curve, found.alternatives)
+        result = Result(query, reference, found.track, found.curve, found.alternatives)
+        if not in_3d:
+            return result
+        cameras = poses or camera_poses(video, encoded, self.cache, self.config.sfm, progress)
+        if isinstance(cameras, NotLocalized):
+            return replace(result, place=cameras)
+        return replace(result, place=self._place(result, cameras, depth, until_s), cameras=cameras)
+
+    def _place(
+        self,
+        result: Result,
+        cameras: Reconstruction,
+        depth: Mapping[int, DepthMap] | None,
+        until_s: float | None,
+    ) -> Localization3D | NotLocalized:
+        track = result.track
+        predictions = track.predictions if isinstance(track, ResponseTrack) else ()
+        last_s = float(result.curve.time_s[-1]) if len(result.curve.time_s) else 0.0
+        asked_at_s = last_s if until_s is None else min(until_s, last_s)
+        return place(predictions, cameras, asked_at_s=asked_at_s, depth=depth, config=self.config.place)
 
     def ask(
         self,

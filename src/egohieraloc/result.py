@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from egohieraloc.geometry.locate import place_to_json
+from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.query import Query
 from egohieraloc.types import (
     Localization3D,
@@ -15,6 +17,9 @@ from egohieraloc.types import (
     ScoreCurve,
     VideoRef,
 )
+
+if TYPE_CHECKING:
+    from egohieraloc.localize import Localizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +32,7 @@ class Result:
     curve: ScoreCurve
     alternatives: tuple[ResponseTrack, ...] = ()
     place: Localization3D | NotLocalized | None = None  # None: nobody asked for 3D
+    cameras: Reconstruction | None = None  # the poses that `place` stands on
 
     @property
     def found(self) -> bool:
@@ -56,13 +62,24 @@ class Result:
             },
             "intervals": [list(interval) for interval in self.curve.intervals],
             "alternatives": [{"score": t.score, "track": _track_rows(t)} for t in self.alternatives],
-        }
+        } | ({} if self.place is None else {"place": place_to_json(self.place)})
 
     def save(self, folder: str | Path, *, folder_fps: float = 5.0) -> Path:
         """Write result.json, masks, overlay.mp4 and curve.png into a folder; returns the JSON's path."""
         from egohieraloc.report.save import save_result
 
         return save_result(self, Path(folder), folder_fps=folder_fps)
+
+    def save_report(
+        self, folder: str | Path, localizer: Localizer | None = None, *, folder_fps: float = 5.0
+    ) -> Path:
+        """`save`, and report.html beside it: one page that shows everything. Returns the page's path.
+
+        With the localizer that answered, the page also shows the maps behind the answer.
+        """
+        from egohieraloc.report.build import save_report
+
+        return save_report(self, Path(folder), localizer, folder_fps=folder_fps)
 
 
 def _track_rows(track: ResponseTrack) -> list[dict[str, Any]]:

@@ -31,6 +31,8 @@ def from_dict(cls: type[Config], values: Mapping[str, Any], *, where: str = "") 
 
 def update(config: Config, values: Mapping[str, Any], *, where: str = "") -> Config:
     """The settings with some values replaced; nested mappings go into nested settings."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{where or 'Settings'} must be a table of keys and values, got {values!r}.")
     hints = typing.get_type_hints(type(config))
     changes = {}
     for key, value in values.items():
@@ -69,7 +71,7 @@ def _checked(value: Any, wanted: Any, name: str) -> Any:
     """The value as the wanted type, or an error: an int is a float, a list is a tuple, nothing else bends."""
     origin, choices = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in choices:
+        if value in (None, "none") and type(None) in choices:  # TOML has no word for None
             return None
         return _checked(value, next(c for c in choices if c is not type(None)), name)
     if origin is Literal:

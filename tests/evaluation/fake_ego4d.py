@@ -65,7 +65,7 @@ def make_tree(root: Path, num_clips: int = 3) -> tuple[Path, Path]:
         sets["4"] = {"is_valid": False, "errors": ["blurred"], "warnings": []}
         annotations = [{}, {"query_sets": sets, "annotation_uid": f"annotation-{clip}", "warnings": []}]
         clips.append({"clip_uid": f"clip-{clip}", "clip_fps": 5.0, "annotations": annotations})
-        _render(root / "clips" / f"clip-{clip}.mp4", clip)
+        render(root / "clips" / f"clip-{clip}.mp4", clip)
     lost = {"query_sets": {"1": _query(0, "1")}, "annotation_uid": "annotation-lost"}
     videos = [
         {"video_uid": "video-0", "split": "val", "clips": clips},
@@ -80,18 +80,22 @@ def make_tree(root: Path, num_clips: int = 3) -> tuple[Path, Path]:
     return path, root / "clips"
 
 
-def _render(path: Path, clip: int) -> None:
+def render(path: Path, clip: int, *, repeats: int = 1, scale: int = 1) -> None:
+    """A clip of 5 frames a second, or each of them `repeats` times at as many times the rate."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(path), "w") as file:
-        stream = file.add_stream("mpeg4", rate=Fraction(5))
-        stream.width, stream.height, stream.pix_fmt, stream.bit_rate = WIDTH, HEIGHT, "yuv420p", 2_000_000
+        stream = file.add_stream("mpeg4", rate=Fraction(5 * repeats))
+        stream.width, stream.height, stream.pix_fmt = WIDTH * scale, HEIGHT * scale, "yuv420p"
+        stream.bit_rate = 2_000_000
         for frame in range(FRAMES):
             picture = np.full((HEIGHT, WIDTH, 3), 110, np.uint8)
             for query_set, colour in COLOURS.items():
                 if frame in _seen(clip, query_set):
                     x, y = _box(clip, query_set, frame)
                     picture[y : y + SIDE, x : x + SIDE] = colour
-            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+            picture = picture.repeat(scale, 0).repeat(scale, 1)
+            for _ in range(repeats):
+                file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
         file.mux(stream.encode())
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import fake_ego4d
 import numpy as np
@@ -181,6 +182,34 @@ def test_without_ray_the_extra_is_named(tree, tmp_path, monkeypatch):
             about=ABOUT,
             ray_address="local",
         )
+
+
+@pytest.mark.parametrize(("gpus", "share"), [({"CPU": 8.0, "GPU": 2.0}, 0.25), ({"CPU": 8.0}, 0)])
+def test_on_ray_each_clip_asks_for_a_share_of_a_gpu(tree, tmp_path, monkeypatch, gpus, share):
+    """A stand-in for Ray that runs a task when its answers are fetched."""
+    wanted = []
+
+    class Task:
+        def __init__(self, function):
+            self.remote = function
+
+        def options(self, **options):
+            wanted.append(options["num_gpus"])
+            return self
+
+    stand_in = SimpleNamespace(
+        is_initialized=lambda: True,
+        cluster_resources=lambda: gpus,
+        remote=Task,
+        wait=lambda running, num_returns: (running[:1], running[1:]),
+        get=lambda answer: answer,
+    )
+    monkeypatch.setitem(sys.modules, "ray", stand_in)
+    found = run(
+        tree[1], ColourFinder(tree[2], tmp_path / "o"), tmp_path / "r.jsonl", about=ABOUT, ray_address="auto"
+    )
+    assert wanted == [share]
+    assert len(found) == 10
 
 
 @pytest.mark.slow

@@ -55,7 +55,12 @@ def test_loops_join_what_looks_alike_and_is_apart_in_time():
 
 
 def test_other_frames_are_tied_to_the_map_around_them():
-    assert attaching_pairs([0, 10, 20, 30], [12, 40], neighbours=1) == {(10, 12), (12, 20), (30, 40)}
+    assert attaching_pairs([0, 10, 20, 30], [12, 40], neighbours=1) == {
+        (10, 12),
+        (12, 20),
+        (30, 40),
+        (12, 40),
+    }
 
 
 def test_vlad_tells_places_apart():

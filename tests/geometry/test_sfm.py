@@ -6,15 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pycolmap
 import pytest
 from box_world import Shot, thing_box, thing_center, walk
 
 from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError, OutputError
 from egohieraloc.geometry import reconstruct as module
+from egohieraloc.geometry import sfm
 from egohieraloc.geometry.align import align_to_positions
 from egohieraloc.geometry.camera import Camera
 from egohieraloc.geometry.locate import place
@@ -89,7 +92,7 @@ def test_a_rendered_walk_is_posed_and_its_thing_is_placed(tmp_path):
 def test_rendered_walk_with_frames_left_for_registration(tmp_path):
     """Must show: 95 % posed, place within 3 % of its distance, direction within 2 degrees."""
     shots = walk(48)
-    config = SfmConfig(max_map_frames=30, min_map_frames=30)
+    config = SfmConfig(max_map_frames=30)
     found = reconstruct(
         [shot.frame for shot in shots], cache=tmp_path, key="walk", config=config, focal_px=300.0
     )
@@ -177,6 +180,21 @@ def test_a_killed_process_is_a_reason_and_the_next_try_goes_on(tmp_path, monkeyp
     assert (tmp_path / "dies.work" / "log.txt").exists()
     assert read_job(tmp_path / "dies.work").frame_index == (0, 6, 12, 18)
     reconstruct(must_not_be_read(), cache=tmp_path, key="dies", config=QUICK)  # the pictures are there
+
+
+def test_a_run_stopped_among_the_features_goes_on_with_the_same_camera(tmp_path, monkeypatch):
+    shots = walk(5)
+    replace_process(monkeypatch, "raise SystemExit(1)")
+    reconstruct([shot.frame for shot in shots], cache=tmp_path, key="stopped", config=QUICK)
+    folder = tmp_path / "stopped.work"
+    job = read_job(folder)
+    few = replace(job, frame_index=(0, 1), time_s=(0.0, 0.2), sharpness=(1.0, 1.0))
+    sfm._extract(folder, few)
+    sfm._extract(folder, job)
+    database = pycolmap.Database.open(folder / "database.db")
+    assert {image.camera_id for image in database.read_all_images()} == {1}
+    assert (database.num_images(), database.num_cameras()) == (5, 1)
+    database.close()
 
 
 def test_other_settings_start_afresh(tmp_path, monkeypatch):

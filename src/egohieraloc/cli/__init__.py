@@ -6,7 +6,9 @@ import sys
 
 import typer
 
+from egohieraloc.cli import eval as evaluate
 from egohieraloc.cli import locate, score, serve, track, train
+from egohieraloc.cli.calibrate import calibrate
 from egohieraloc.cli.demo import demo
 from egohieraloc.errors import EgoHieraLocError
 
@@ -19,8 +21,10 @@ app = typer.Typer(
 app.command("locate")(locate.locate)
 app.command("track")(track.track)
 app.command("train")(train.train)
+app.command("calibrate")(calibrate)
 app.command("demo")(demo)
 app.command("serve")(serve.serve)
+app.add_typer(evaluate.app, name="eval")
 app.add_typer(score.app, name="score")
 
 

@@ -13,13 +13,20 @@ from egohieraloc.boxes import iou_xyxy
 from egohieraloc.cli import common
 from egohieraloc.cli.locate import describe
 from egohieraloc.demo import DemoTruth
+from egohieraloc.geometry.align import align_to_positions
+from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.query import Query
-from egohieraloc.types import ResponseTrack
+from egohieraloc.report.build import save_report
+from egohieraloc.types import Localization3D, ResponseTrack
 from egohieraloc.video.reader import Video
+
+# Enough for a clip of 40 s, and quick: a pose for every second sample.
+DEMO_SETTINGS = ["sfm.max_frames=100", "sfm.max_features=1024", "sfm.overlap=8", "sfm.calibration_frames=0"]
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("demo_report"),
+    in_3d: Annotated[bool, typer.Option("--3d/--2d", help="Also find the place in space.")] = True,
     model: common.Model = "mini",
     device: common.Device = None,
 ) -> None:
@@ -27,28 +34,49 @@ def demo(
     truth = bundled.load_truth()
     video = Video.open(bundled.CLIP)
     query = Query.from_image(bundled.QUERY, box=truth.query_box)
-    localizer = common.build_localizer(model, device, None, "5", None)
+    localizer = common.build_localizer(model, device, DEMO_SETTINGS, "5", None)
     print(f"Looking for the {truth.target_name} in a walk of {video.duration_s:.0f} s ...")
     with common.progress_bar(enabled=True) as progress:
-        result = localizer.locate(query, video, progress=progress)
-    print(describe(result))
-    print(_beside_truth(result.track, truth) if isinstance(result.track, ResponseTrack) else _told(truth))
-    result.save(out)
-    print(f"Everything about it is in {out}/: overlay.mp4 shows it, result.json has the numbers.")
+        result = localizer.locate(query, video, in_3d=in_3d, progress=progress)
+    notes = [told(truth)]
+    if isinstance(result.track, ResponseTrack):
+        notes.append(compare_track(result.track, truth))
+    if isinstance(result.place, Localization3D) and result.cameras is not None:
+        notes.append(compare_place(result.place, result.cameras, truth))
+    print(describe(result), *notes, sep="\n")
+    page = save_report(result, out, localizer, notes=tuple(notes))
+    print(f"See it: {page}")
 
 
-def _beside_truth(track: ResponseTrack, truth: DemoTruth) -> str:
+def told(truth: DemoTruth) -> str:
+    """When the thing was really last in sight."""
+    first_s, last_s = (sample / truth.sample_fps for sample in truth.appearances[-1])
+    return f"In truth it was last in sight from {first_s:.1f} s to {last_s:.1f} s."
+
+
+def compare_track(track: ResponseTrack, truth: DemoTruth) -> str:
+    """How the answered boxes agree with the true ones."""
     answered = {p.sample: p.box for p in track.predictions}
     true = {sample: box for sample, box in enumerate(truth.boxes) if box is not None}
     first, last = truth.appearances[-1]
     shared = [sample for sample in range(first, last + 1) if sample in answered]
-    overlap = [iou_xyxy(np.array(answered[s].xyxy), np.array(true[s].xyxy)) for s in shared]
+    overlap = sum(float(iou_xyxy(np.array(answered[s].xyxy), np.array(true[s].xyxy))) for s in shared)
     return (
-        f"{_told(truth)} The answer has {len(shared)} of these {last + 1 - first} samples; "
-        f"there its boxes overlap the true ones by {100 * float(np.sum(overlap)) / max(1, len(overlap)):.0f} %."
+        f"The answer has {len(shared)} of these {last + 1 - first} samples; "
+        f"there its boxes overlap the true ones by {100 * overlap / max(1, len(shared)):.0f} %."
     )
 
 
-def _told(truth: DemoTruth) -> str:
-    first_s, last_s = (sample / truth.sample_fps for sample in truth.appearances[-1])
-    return f"In truth it was last in sight from {first_s:.1f} s to {last_s:.1f} s."
+def compare_place(place: Localization3D, cameras: Reconstruction, truth: DemoTruth) -> str:
+    """How far the answered place is from the true one, the camera path being laid over the true path."""
+    rotation, shift = truth.cam_from_world[:, :, :3], truth.cam_from_world[:, :, 3]
+    centers = -np.einsum("nij,ni->nj", rotation, shift)
+    _, fit = align_to_positions(cameras, dict(enumerate(centers)), max_error=0.1)
+    error_m = np.linalg.norm(fit.target_from_source.points(place.point_world) - truth.target_center_world)
+    true = rotation[place.asked_frame] @ truth.target_center_world + shift[place.asked_frame]
+    cosine = true @ place.displacement / (np.linalg.norm(true) * place.distance)
+    return (
+        f"In space the answer is {100 * error_m:.0f} cm off at {np.linalg.norm(true):.1f} m true distance, "
+        f"its direction by {np.degrees(np.arccos(np.clip(cosine, -1, 1))):.1f} degrees "
+        f"({place.posed_frames} of {place.num_frames} frames have a pose)."
+    )

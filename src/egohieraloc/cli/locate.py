@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from egohieraloc.cli import common
+from egohieraloc.geometry.locate import describe as describe_place
+from egohieraloc.geometry.reconstruction import read_cameras
 from egohieraloc.result import Result
-from egohieraloc.types import NotFound
+from egohieraloc.types import Localization3D, NotFound
 from egohieraloc.video.reader import Video
 
 
@@ -30,7 +32,11 @@ def locate(
         float | None, typer.Option(help="The time of asking; nothing after it is looked at.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for result.json, masks, overlay.mp4 and curve.png.")
+        Path | None, typer.Option(help="Folder for result.json, report.html, overlay.mp4, masks.")
+    ] = None,
+    in_3d: Annotated[bool, typer.Option("--3d", help="Also say where it is in space.")] = False,
+    poses: Annotated[
+        Path | None, typer.Option(help="With --3d: a cameras.json instead of poses from the video.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
     model: common.Model = "mini",
@@ -45,9 +51,12 @@ def locate(
     question = common.read_query(source, query, box, at, query_mask)
     localizer = common.build_localizer(model, device, settings, fps, cache)
     with common.progress_bar(enabled=not json) as progress:
-        result = localizer.locate(question, source, until_s=until, progress=progress)
+        cameras = read_cameras(poses) if poses else None
+        result = localizer.locate(
+            question, source, until_s=until, in_3d=in_3d, poses=cameras, progress=progress
+        )
     if out is not None:
-        result.save(out, folder_fps=folder_fps)
+        result.save_report(out, localizer, folder_fps=folder_fps)
     if json:
         print(json_module.dumps(result.to_dict(), allow_nan=False))
     else:
@@ -63,8 +72,13 @@ def describe(result: Result) -> str:
         return f"Not found. {track.reason}"
     first, last = track.predictions[0], track.predictions[-1]
     x, y, width, height = (round(v) for v in last.box.xywh)
+    where = ""
+    if isinstance(result.place, Localization3D):
+        where = f"\nFrom where the camera is at the time of asking it is {describe_place(result.place)}."
+    elif result.place is not None:
+        where = f"\nNo place in space: {result.place.reason}."
     return (
         f"Last seen from {first.time_s:.1f} s to {last.time_s:.1f} s "
         f"(frames {first.frame_index} to {last.frame_index}), at the end in the box "
-        f"{x},{y},{width},{height}. Sure to {100 * track.score:.0f} %."
+        f"{x},{y},{width},{height}. Sure to {100 * track.score:.0f} %.{where}"
     )

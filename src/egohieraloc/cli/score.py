@@ -53,8 +53,8 @@ def score_vq2d(
     """Ego4D VQ2D: tAP, stAP, recovery and success."""
     queries = _visual_queries(annotations, split)
     found = vq2d.report(queries, read_vq2d_predictions(predictions, queries))
-    _show(tables.vq2d_table(found))
-    _note(found.missing, found.ignored)
+    show(tables.vq2d_table(found))
+    note(found.missing, found.ignored)
     _save(json, found.to_json())
 
 
@@ -62,8 +62,8 @@ def score_vq2d(
 def score_vq3d(annotations: Annotations, predictions: Predictions, json: Json = None) -> None:
     """Ego4D VQ3D: success, distance, angle and coverage."""
     found = vq3d.report(list(read_vq3d(annotations)), vq3d.read_vq3d_predictions(predictions))
-    _show(tables.vq3d_table(found))
-    _note(found.missing, found.ignored)
+    show(tables.vq3d_table(found))
+    note(found.missing, found.ignored)
     _save(json, found.to_json())
 
 
@@ -79,8 +79,8 @@ def score_egotracks(
     queries = _tracking_queries(annotations, split)
     answers = egotracks.read_egotracks_predictions(predictions, queries)
     found = egotracks.report(queries, answers, read_clip_lengths(clip_info) if clip_info else None)
-    _show(tables.egotracks_table(found))
-    _note(found.missing, 0)
+    show(tables.egotracks_table(found))
+    note(found.missing, 0)
     _save(json, found.to_json())
 
 
@@ -95,8 +95,8 @@ def score_trek150(
     sequences = list(read_trek150(annotations))
     boxes = trek150.read_trek150_predictions(predictions, sequences, protocol.value)
     found = trek150.report(sequences, protocol.value, boxes)
-    _show(tables.trek150_table(found))
-    _note(found.missing, 0)
+    show(tables.trek150_table(found))
+    note(found.missing, 0)
     _save(json, found.to_json())
 
 
@@ -121,7 +121,7 @@ def compare(
         seed=seed,
     )
     named = list(zip(MEASURES, differences, strict=True))
-    _show(tables.difference_table(f"{len(queries)} queries, {resamples} resamples", named))
+    show(tables.difference_table(f"{len(queries)} queries, {resamples} resamples", named))
     _save(json, {name: {**vars(d), "value": d.value} for name, d in named})
 
 
@@ -202,11 +202,11 @@ def _measures(scores: vq2d.Vq2dScores) -> tuple[float, ...]:
     return (scores.tap, scores.tap25, scores.stap, scores.stap25, scores.recovery, scores.success)
 
 
-def _show(table: Table) -> None:
+def show(table: Table) -> None:
     Console(width=None if Console().is_terminal else 160).print(table)
 
 
-def _note(missing: int, ignored: int) -> None:
+def note(missing: int, ignored: int) -> None:
     if missing:
         typer.echo(f"{missing} predictions are missing and count as not found.")
     if ignored:

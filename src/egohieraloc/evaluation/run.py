@@ -30,6 +30,7 @@ from egohieraloc.types import Floats
 
 Ask = Callable[[Any], Answer]
 Follow = Callable[[TrackingPass], tuple[Floats, Floats]]
+GPU_SHARE = 0.25  # of a GPU, for each clip in work on a Ray cluster that has some
 PACKAGES = ("egohieraloc", "numpy", "torch", "opencv-python-headless", "av", "pycolmap")
 
 
@@ -225,7 +226,8 @@ def _on_ray(
     if started:
         ray.init(address=None if address == "local" else address, log_to_driver=False)
     try:
-        remote = ray.remote(_of_clip).options(num_returns="streaming", max_retries=-1)
+        share = GPU_SHARE if ray.cluster_resources().get("GPU") else 0
+        remote = ray.remote(_of_clip).options(num_returns="streaming", max_retries=-1, num_gpus=share)
         running = [remote.remote(clip, open_clip) for clip in clips]
         while running:
             (ready, *_), _ = ray.wait(running, num_returns=1)

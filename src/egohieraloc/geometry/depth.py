@@ -2,7 +2,7 @@
 
 A network such as Depth Anything gives inverse depth up to a scale and a shift that differ in every picture.
 The paper back-projects it as it is; here only depth in a known unit can be back-projected, and relative maps
-are first fitted, picture by picture, to the points of the reconstruction (REFERENCE G2): 1/z = a d + b.
+are first fitted, picture by picture, to the points of the reconstruction: 1/z = a d + b.
 """
 
 from __future__ import annotations

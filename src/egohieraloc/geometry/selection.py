@@ -7,6 +7,7 @@ frames are matched with neighbours at growing steps, and with a few frames that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -64,9 +65,9 @@ def loop_pairs(descriptors: Floats, *, stride: int, neighbours: int, min_gap: in
 
 
 def attaching_pairs(mapped: Sequence[int], others: Sequence[int], *, neighbours: int) -> set[Pair]:
-    """Each other frame with the frames of the map around it in time, `neighbours` on each side."""
+    """Each other frame with the next one, and with the `neighbours` frames of the map on each side of it."""
     order = np.sort(np.asarray(mapped))
-    pairs: set[Pair] = set()
+    pairs: set[Pair] = set(pairwise(sorted(others)))
     for i in others:
         place = int(np.searchsorted(order, i))
         for j in order[max(0, place - neighbours) : place + neighbours]:

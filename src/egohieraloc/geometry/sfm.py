@@ -37,8 +37,8 @@ from egohieraloc.geometry.selection import (
 
 _MIN_CALIBRATION_FRAMES = 10
 _ANCHOR_NEIGHBOURS = 20
+_ATTACHING_NEIGHBOURS = 6
 _BLOCK = 50  # frames or, times ten, pairs between two lines of progress
-_GROWTH = 1.3  # how much a map grows between two global adjustments; COLMAP's 1.1 is slower, not better
 _SMALL_SIDE = 800  # below it SIFT starts at double size
 
 
@@ -105,14 +105,13 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
     _extract(folder, job)
     if job.focal_px is None and config.calibration_frames:
         _calibrate(folder, job)
-    wanted = max(config.min_map_frames, round(config.map_share * count))
-    mapped = sharpest_per_window(job.sharpness, min(wanted, config.max_map_frames))
+    mapped = sharpest_per_window(job.sharpness, config.max_map_frames)
     _match(folder, job, _map_pairs(folder, job, mapped), "matching")
     _report("mapping", 0.0)
     model = _largest(_map(folder, job, [job.name(i) for i in mapped]), "the frames do not overlap enough")
     others = sorted(set(range(count)) - set(_positions(model)))
     if others or job.anchors:
-        pairs = attaching_pairs(_positions(model), others, neighbours=4)
+        pairs = attaching_pairs(_positions(model), others, neighbours=_ATTACHING_NEIGHBOURS)
         _match(folder, job, pairs | _anchor_pairs(folder, job, mapped), "attaching")
         _report("registering", 0.0)
         model = _attach(folder, job, model)
@@ -133,9 +132,12 @@ def _extract(folder: Path, job: SfmJob) -> None:
     options = pycolmap.FeatureExtractionOptions(num_threads=config.num_threads)
     options.sift.max_num_features = config.max_features
     options.sift.first_octave = -1 if max(width, height) < _SMALL_SIDE else 0
+    database = pycolmap.Database.open(folder / "database.db")
+    started_before = database.exists_camera(1)
+    database.close()
     for start in range(0, len(job.frame_index), _BLOCK):
         _report("features", start / len(job.frame_index))
-        if start:
+        if start or started_before:
             reader.existing_camera_id = 1
         _extract_block(folder, range(start, min(start + _BLOCK, len(job.frame_index))), reader, options)
     if job.anchor_camera is not None:
@@ -258,7 +260,6 @@ def _map(folder: Path, job: SfmJob, names: Sequence[str], *, start_from: Path | 
         fix_existing_frames=start_from is not None,
         constant_cameras={2} if job.anchor_camera else set(),
     )
-    options.ba_global_frames_ratio = options.ba_global_points_ratio = _GROWTH
     options.mapper.abs_pose_min_num_inliers = job.config.min_inliers
     models = pycolmap.incremental_mapping(
         folder / "database.db", folder / "images", output, options, input_path=start_from or ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -70,16 +71,14 @@ def calibrated(curve: ScoreCurve, interval: Interval, calibration: Calibration) 
 
 
 def _score_curve(decoded: Mapping[int, Decoded], count: int, stride: int) -> Floats:
-    """Scores (N,): decoded ones, straight lines across skipped ones, 0 elsewhere."""
+    """Scores (N,): decoded ones, straight lines across skipped ones, the last one held, 0 elsewhere."""
     raw = np.zeros(count)
-    for sample, value in decoded.items():
-        raw[sample] = value.score
-    for sample in sorted(decoded) if stride > 1 else ():
-        after = sample + stride
-        if after in decoded:
-            raw[sample:after] = np.linspace(raw[sample], raw[after], stride, endpoint=False)
-        else:
-            raw[sample : min(after, count)] = raw[sample]
+    known = sorted(decoded)
+    for sample in known:
+        raw[sample : sample + stride] = decoded[sample].score
+    for left, right in pairwise(known):
+        if right - left <= stride:
+            raw[left:right] = np.linspace(raw[left], raw[right], right - left, endpoint=False)
     return raw
 
 
@@ -100,10 +99,10 @@ def _predictions(
     for sample in range(first, last + 1):
         on_canvas = Box(*(float(np.interp(sample, known, side)) for side in corners.T))
         box = letterbox.box_from_canvas(on_canvas).clipped(letterbox.width, letterbox.height)
-        mask = mask_box = None
+        mask = mask_box = probability = None
         if sample in decoded:
             cells, mask_box = letterbox.mask_to_frame(decoded[sample].mask)
-            mask = cells >= 128
+            mask, probability = cells >= 128, (cells / np.float32(255)).astype(np.float32)
         predictions.append(
             FramePrediction(
                 int(encoded.frame_index[sample]),
@@ -113,6 +112,7 @@ def _predictions(
                 box,
                 mask,
                 mask_box,
+                probability,
             )
         )
     return tuple(predictions)

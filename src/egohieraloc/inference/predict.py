@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from egohieraloc.errors import ConfigError
 from egohieraloc.inference.mask_box import box_from_mask, semantic_confidence
 from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
 from egohieraloc.inference.query_window import QueryWindow, cut_window
+from egohieraloc.models.fold import fold_norms
 from egohieraloc.models.network import MatchOutput, QueryTemplate
 from egohieraloc.models.qam import QamState
 from egohieraloc.models.query_mask import MaskProvider, fallback_level
@@ -41,6 +43,20 @@ class Decoded:
     mask: NDArray[np.uint8]  # (h, w) probability * 255 on the canvas grid of stride 4
 
 
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """The maps behind one sample's answer; positions and lengths are canvas pixels."""
+
+    foreground: NDArray[np.float32]  # (h, w) O
+    likelihood: NDArray[np.float32]  # (h, w) Z
+    response: NDArray[np.float32]  # (h, w) of the correlation filter
+    location: NDArray[np.float32]  # (h, w) QAM
+    mask: NDArray[np.float32]  # (4h, 4w) RAM
+    position: NDArray[np.float32]  # (2,)
+    semi_axes: NDArray[np.float32]  # (2,)
+    drift: NDArray[np.float32]  # (2,)
+
+
 def choose_device(name: str | None = None) -> torch.device:
     """The device of that name, or the best there is."""
     if name:
@@ -61,7 +77,8 @@ class Predictor:
     def __init__(self, weights: Weights, *, device: str | None = None, provider: MaskProvider | None = None):
         self.device = choose_device(device)
         self.config = weights.network.config
-        self.network = weights.network.to(self.device)
+        self.network = copy.deepcopy(weights.network).to(self.device)
+        fold_norms(self.network)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.provider = provider
 
@@ -79,7 +96,10 @@ class Predictor:
 
     def prepare(self, query: Query) -> PreparedQuery:
         """See the query, find its foreground, decide the fallback level, build the template."""
-        config = self.config
+        config, quality = self.config, 1.0
+        if query.mask is None and self.provider is not None:
+            provided, quality = self.provider(query)
+            query = replace(query, mask=provided if provided.any() else None)
         window = cut_window(query, share=config.query_window, size=config.query_sizes[0])
         pixels = torch.from_numpy(window.rgb).to(self.device).permute(2, 0, 1)[None].float() / 255
         box = torch.from_numpy(window.box).to(self.device).float()[None]
@@ -87,9 +107,7 @@ class Predictor:
         with self._running():
             seen = self.network.see_query(pixels, box, visible)
             if window.mask is not None:
-                mask, quality = window.mask.astype(np.float32), 1.0
-            elif self.provider is not None:
-                mask, quality = self.provider(query, window.region, window.rgb.shape[0])
+                mask = window.mask.astype(np.float32)
             else:
                 mask = _numpy(torch.sigmoid(seen.mask_logits[0].float()))
                 quality = float(torch.sigmoid(seen.quality_logit[0]))
@@ -109,7 +127,7 @@ class Predictor:
         """A first opinion (N,) in logits from descriptors alone: may these samples show the thing?"""
         with self._running():
             cells = unpack_match(match, scale, self.device)
-            return _numpy(self.network.coarse_logits(cells, query.template.expand(len(match))).float())
+            return _numpy(self.network.coarse_logits(cells, query.template).float())
 
     def start(self, query: PreparedQuery) -> QamState:
         with torch.inference_mode():
@@ -128,6 +146,26 @@ class Predictor:
         """The network's raw output with all maps, for reports."""
         with self._running():
             return self.network.match(query.template, unpack(packed, self.device), state)
+
+    def explain(
+        self, query: PreparedQuery, packed: PackedFeatures, state: QamState
+    ) -> tuple[list[Explained], QamState]:
+        """The maps behind the answers for consecutive samples."""
+        output, state = self.match(query, packed, state)
+        ram, followed = output.ram, output.qam
+        stride = self.config.input_size / output.response.shape[-1]
+        tensors = (
+            output.foreground,
+            output.likelihood,
+            output.response,
+            followed.location,
+            torch.sigmoid(ram.mask_logits),
+            (followed.position + 0.5) * stride,
+            followed.semi_axes * stride,
+            followed.drift * stride,
+        )
+        columns = [_numpy(t.float()) for t in tensors]
+        return [Explained(*row) for row in zip(*columns, strict=True)], state
 
     def _read(self, output: MatchOutput) -> list[Decoded]:
         ram = output.ram

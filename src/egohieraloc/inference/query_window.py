@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Floats, Mask, Rgb
@@ -32,26 +33,35 @@ def cut_window(query: Query, *, share: float, size: int) -> QueryWindow:
     # Pixel centres are at halves; OpenCV's at integers, hence the shift by half a pixel on both sides.
     offset = (-np.array([region.x1, region.y1]) + 0.5) * scale - 0.5
     to_window = np.array([[scale, 0, offset[0]], [0, scale, offset[1]]])
-    picture, mask = query.image, query.mask
-    if scale < 1:  # shrinking: average first, so that nothing flickers
-        picture, to_window = _shrink(picture, to_window, scale)
 
-    def warp(pixels: np.ndarray, transform: np.ndarray, flags: int) -> np.ndarray:
-        return cv2.warpAffine(pixels, transform, (size, size), flags=flags)
+    def placed(pixels: np.ndarray) -> np.ndarray:
+        transform = to_window
+        if scale < 1:  # shrinking: average first, so that nothing flickers
+            pixels, transform = _shrink(pixels, to_window, scale)
+        return cv2.warpAffine(pixels, transform, (size, size), flags=cv2.INTER_LINEAR)
 
-    height, width = picture.shape[:2]
-    visible = warp(np.full((height, width), 255, np.uint8), to_window, cv2.INTER_NEAREST) > 127
-    to_window_full = np.array([[scale, 0, offset[0]], [0, scale, offset[1]]])
+    def placed_mask(mask: Mask) -> Mask:
+        return placed(mask.astype(np.uint8) * 255) > 127
+
     return QueryWindow(
-        warp(picture, to_window, cv2.INTER_LINEAR),
+        placed(query.image),
         (np.array(box.xyxy) - np.array([region.x1, region.y1] * 2)) / side,
-        visible,
-        None if mask is None else warp(mask.astype(np.uint8), to_window_full, cv2.INTER_NEAREST) > 0,
+        placed_mask(np.ones(query.image.shape[:2], bool)),
+        None if query.mask is None else placed_mask(query.mask),
         region,
     )
 
 
-def _shrink(picture: Rgb, to_window: np.ndarray, scale: float) -> tuple[Rgb, np.ndarray]:
+def window_to_picture(mask: NDArray[np.float32], region: Box, height: int, width: int) -> NDArray[np.float32]:
+    """A mask of the window, on any grid (h, w), laid back onto the query picture (height, width)."""
+    rows, columns = mask.shape
+    scale = np.array([region.width / columns, region.height / rows])
+    shift = np.array([region.x1, region.y1]) + scale / 2 - 0.5
+    to_picture = np.array([[scale[0], 0, shift[0]], [0, scale[1], shift[1]]])
+    return cv2.warpAffine(mask.astype(np.float32), to_picture, (width, height), flags=cv2.INTER_LINEAR)
+
+
+def _shrink(picture: np.ndarray, to_window: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """The picture averaged down to about the window's resolution, and the transform that is left."""
     height, width = picture.shape[:2]
     small = (max(1, round(width * scale)), max(1, round(height * scale)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,10 @@ class EncodedVideo:
     def num_chunks(self) -> int:
         return -(-len(self.frame_index) // CHUNK)
 
+    def first(self, count: int) -> EncodedVideo:
+        """Its first samples alone."""
+        return EncodedVideo(self.store, self.frame_index[:count], self.time_s[:count])
+
     def chunk(self, number: int) -> PackedFeatures:
         packed = self.store.read(number)
         if packed is None:
@@ -55,13 +60,15 @@ def encode_video(
     video: Video,
     predictor: Predictor,
     store: FeatureStore,
+    everything: NDArray[np.int64],
     *,
-    fps: float | None,
     until_s: float | None = None,
     progress: Progress = no_progress,
 ) -> EncodedVideo:
-    """Bring the store up to date with a video; only what is missing is decoded and encoded."""
-    everything = video.sample_indices(fps)
+    """Bring the store up to date with a video; only what is missing is decoded and encoded.
+
+    `everything` are the numbers of all frames the store is for, increasing; those from `until_s` on can wait.
+    """
     wanted = int(np.count_nonzero(video.times_s[everything] < (np.inf if until_s is None else until_s)))
     chunks = [everything[start : start + CHUNK] for start in range(0, wanted, CHUNK)]
     missing = [number for number in range(len(chunks)) if not store.has(number)]
@@ -69,7 +76,7 @@ def encode_video(
     for run in _runs(missing):
         frames = video.frames(np.concatenate([chunks[number] for number in run]))
         letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
-        last = None  # a damaged frame is stood for by the one before it
+        last = None  # a damaged frame is stood for by a neighbour
         for number in run:
             parts: list[PackedFeatures] = []
             canvases, indices = [], chunks[number]
@@ -88,6 +95,14 @@ def encode_video(
             store.write(number, PackedFeatures.cat(parts))
             done += len(indices)
     return EncodedVideo(store, everything[:wanted], video.times_s[everything[:wanted]])
+
+
+def store_features(packed: PackedFeatures, folder: Path, *, fps: float) -> EncodedVideo:
+    """Features that are there already as a video of their own, `fps` samples a second."""
+    store, count = FeatureStore(folder), len(packed)
+    for number in range(-(-count // CHUNK)):
+        store.write(number, packed[number * CHUNK : (number + 1) * CHUNK])
+    return EncodedVideo(store, np.arange(count), np.arange(count) / fps)
 
 
 def coarse_scores(
@@ -116,29 +131,36 @@ def decode_where_it_matters(
     """Decode the samples that may matter, by sample number; the state runs through each stretch of them."""
     chosen = promising(coarse, config)
     decoded: dict[int, Decoded] = {}
+    done = 0
     for stretch in _runs([int(s) for s in np.flatnonzero(chosen)]):
         state = predictor.start(query)
-        sample = stretch[0]
+        first = stretch[0]
         for packed in encoded.take(stretch[0], stretch[-1]):
-            kept = packed[:: config.stride]
-            answers, state = predictor.decode(query, kept, state)
-            for offset, answer in enumerate(answers):
-                decoded[sample + offset * config.stride] = answer
-            sample += len(packed)
-            progress("decode", len(decoded) * config.stride, int(chosen.sum()))
+            kept = [sample for sample in stretch[:: config.stride] if first <= sample < first + len(packed)]
+            if kept:
+                answers, state = predictor.decode(query, packed[np.array(kept) - first], state)
+                decoded |= zip(kept, answers, strict=True)
+            first += len(packed)
+            done += len(packed)
+            progress("decode", done, int(chosen.sum()))
     return decoded
 
 
 def promising(coarse: Floats, config: SearchConfig) -> NDArray[np.bool_]:
     """Which samples to decode (N,): those within `coarse_margin` of the best and their neighbours.
 
-    At most `max_decoded` of them: the most alike go first.
+    Of more than `max_decoded`, half are the most alike and half the latest: the best sets the bar that the
+    last appearance must reach.
     """
     if coarse.size == 0:
         return np.zeros(0, bool)
     good = coarse >= coarse.max() - config.coarse_margin
     if config.max_decoded and good.sum() > config.max_decoded:
-        good = coarse >= np.sort(coarse)[-config.max_decoded]
+        half = -(-config.max_decoded // 2)
+        kept = np.zeros_like(good)
+        kept[np.argsort(coarse, kind="stable")[-half:]] = True
+        kept[np.flatnonzero(good)[-half:]] = True
+        good = kept
     return maximum_filter1d(good, 2 * config.coarse_neighbours + 1, mode="constant")
 
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from egohieraloc.errors import OutputError
 from egohieraloc.files import atomic_path
 from egohieraloc.inference.packing import PackedFeatures
 
@@ -44,8 +46,14 @@ class FeatureStore:
     def of(cls, cache: Path, key: str) -> FeatureStore:
         """The store with that key; using it makes it the last one to be thrown out."""
         store = cls(cache / f"features-{FORMAT}-{key}")
-        store.folder.mkdir(parents=True, exist_ok=True)
-        os.utime(store.folder)
+        try:
+            store.folder.mkdir(parents=True, exist_ok=True)
+            os.utime(store.folder)
+        except OSError as error:
+            raise OutputError(
+                f"Features cannot be kept in {cache}: {error}. "
+                "Set EGOHIERALOC_CACHE to a folder you may write to."
+            ) from error
         return store
 
     def has(self, number: int) -> bool:
@@ -84,12 +92,15 @@ class FeatureStore:
 
 def trim_cache(cache: Path, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, keep: Path | None = None) -> None:
     """Throw out the stores that were used longest ago until the rest fits; `keep` always stays."""
-    stores = sorted(cache.glob("features-*"), key=lambda folder: folder.stat().st_mtime)
-    sizes = {folder: sum(f.stat().st_size for f in folder.glob("*")) for folder in stores}
-    total = sum(sizes.values())
-    for folder in stores:
+    stores: list[tuple[float, int, Path]] = []  # last use, size, folder
+    for folder in cache.glob("features-*"):
+        with suppress(FileNotFoundError):  # other processes write and throw out too
+            size = sum(f.stat().st_size for f in folder.glob("*"))
+            stores.append((folder.stat().st_mtime, size, folder))
+    total = sum(size for _, size, _ in stores)
+    for _, size, folder in sorted(stores):
         if total <= limit_bytes:
             return
         if folder != keep:
             shutil.rmtree(folder, ignore_errors=True)
-            total -= sizes[folder]
+            total -= size

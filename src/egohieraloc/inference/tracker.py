@@ -6,14 +6,20 @@ good one, so it is awakened by whichever knows it again. Forward and backward ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.config import TrackerConfig
+from egohieraloc.errors import VideoError
+from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
+from egohieraloc.inference.search import EncodedVideo
+from egohieraloc.inference.store import CHUNK
 from egohieraloc.models.qam import QamState
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Frame, FramePrediction
@@ -21,6 +27,16 @@ from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 BLOCK = 32  # frames decoded at a time when walking backwards
+
+
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """One frame of a walk: what the network keeps of it, and its picture for when it becomes a template."""
+
+    index: int  # in the file
+    time_s: float
+    packed: PackedFeatures  # of this one frame
+    picture: Callable[[], Frame]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,37 +59,67 @@ def track(
 
     One prediction for each sample after the first, in the order of the walk. fps None answers every frame.
     """
-    first = video.frame(start_frame)
-    height, width = first.rgb.shape[:2]
-    letterbox = Letterbox(width, height, predictor.config.input_size)
-    original = _template(predictor, first, box)
-    updated: _Template | None = None
     indices = video.sample_indices(fps)
     indices = indices[indices < start_frame][::-1] if backward else indices[indices > start_frame]
-    for sample, frame in enumerate(_walk(video, indices)):
-        canvas = letterbox.apply(frame.rgb)
-        packed = predictor.encode([canvas], np.array([frame.index]), np.array([frame.time_s]))
+    return follow(predictor, video.frame(start_frame), box, _sights(predictor, video, indices), config)
+
+
+def follow(
+    predictor: Predictor, shown: Frame, box: Box, sights: Iterable[Sight], config: TrackerConfig
+) -> Iterator[FramePrediction]:
+    """Look for what `box` shows in the frame `shown` in one sight after the other, an answer for each."""
+    height, width = shown.rgb.shape[:2]
+    letterbox = Letterbox(width, height, predictor.config.input_size)
+    original = _template(predictor, shown, box)
+    updated: _Template | None = None
+    for sample, sight in enumerate(sights):
         answers: list[Decoded] = []
         templates: list[_Template] = []
         for each in (original, updated):
             if each is not None:
-                (answer,), state = predictor.decode(each.query, packed, each.state)
+                (answer,), state = predictor.decode(each.query, sight.packed, each.state)
                 answers.append(answer)
                 templates.append(_Template(each.query, state))
         original, updated = templates[0], templates[1] if len(templates) > 1 else None
         best = max(answers, key=lambda a: a.score)
         found = letterbox.box_from_canvas(best.box).clipped(width, height)
         cells, mask_box = letterbox.mask_to_frame(best.mask)
-        yield FramePrediction(frame.index, sample, frame.time_s, best.score, found, cells >= 128, mask_box)
+        yield FramePrediction(sight.index, sample, sight.time_s, best.score, found, cells >= 128, mask_box)
         due = config.template_update and (sample + 1) % config.update_every == 0
         if due and best.score >= config.update_score and min(found.width, found.height) >= config.min_side_px:
-            updated = _template(predictor, frame, found)
+            with suppress(VideoError):  # a damaged frame is no template
+                updated = _template(predictor, sight.picture(), found)
+
+
+def stored_sights(video: Video, encoded: EncodedVideo, samples: Iterable[int]) -> Iterator[Sight]:
+    """Samples of an encoded video in any order; pictures are decoded only when asked for."""
+    number, chunk = -1, None
+    for sample in samples:
+        if chunk is None or sample // CHUNK != number:
+            number = sample // CHUNK
+            chunk = encoded.chunk(number)
+        index, place = int(encoded.frame_index[sample]), sample % CHUNK
+        picture = partial(video.frame, index)
+        yield Sight(index, float(encoded.time_s[sample]), chunk[place : place + 1], picture)
+
+
+def _sights(predictor: Predictor, video: Video, indices: NDArray[np.int64]) -> Iterator[Sight]:
+    for frame in _walk(video, indices):
+        height, width = frame.rgb.shape[:2]
+        canvas = Letterbox(width, height, predictor.config.input_size).apply(frame.rgb)
+        packed = predictor.encode([canvas], np.array([frame.index]), np.array([frame.time_s]))
+        yield Sight(frame.index, frame.time_s, packed, partial(_itself, frame))
+
+
+def _itself(frame: Frame) -> Frame:
+    return frame
 
 
 def _template(predictor: Predictor, frame: Frame, box: Box) -> _Template:
     """A template from a frame, the box's interior being the mask."""
-    mask = np.zeros(frame.rgb.shape[:2], bool)
-    x1, y1, x2, y2 = (round(v) for v in box.clipped(mask.shape[1], mask.shape[0]).xyxy)
+    height, width = frame.rgb.shape[:2]
+    mask = np.zeros((height, width), bool)
+    x1, y1, x2, y2 = (round(v) for v in box.clipped(width, height).xyxy)
     mask[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)] = True
     query = predictor.prepare(Query(frame.rgb, box, mask, frame.time_s))
     return _Template(query, predictor.start(query))
@@ -85,4 +131,5 @@ def _walk(video: Video, indices: NDArray[np.int64]) -> Iterator[Frame]:
         yield from video.frames(indices)
         return
     for start in range(0, len(indices), BLOCK):
-        yield from reversed(list(video.frames(indices[start : start + BLOCK][::-1])))
+        block = np.flip(indices[start : start + BLOCK])
+        yield from reversed(list(video.frames(block)))

@@ -1,6 +1,6 @@
 """Discriminative correlation filter in closed form (paper, Query-aware Module). Pure functions.
 
-B batch, D channels, h w the query patch, H W the frame. All maths in float32 whatever comes in.
+B batch, D channels, h w the query patch, H W the frame. All maths in float32 at least, whatever comes in.
 
 Departures from the paper: the filter is the joint multi-channel minimiser `X conj(Y) / (sum |X|^2 + lambda)`
 of the stated objective (the printed one has the conjugation the wrong way round and treats channels apart),
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 
 def gaussian_target(height: int, width: int, sigma: float, device: torch.device | None = None) -> Tensor:
@@ -35,8 +34,8 @@ def solve_filter(patch: Tensor, target: Tensor, ridge: float) -> Tensor:
 
     Minimises sum |corr(patch, filter) - target|^2 + lambda |filter|^2 with lambda = ridge * mean energy.
     """
-    spectrum = torch.fft.rfft2(patch.float())
-    wanted = torch.fft.rfft2(target.float())
+    spectrum = torch.fft.rfft2(_precise(patch))
+    wanted = torch.fft.rfft2(_precise(target))
     energy = spectrum.abs().square().sum(1, keepdim=True)
     lam = ridge * energy.mean((1, 2, 3), keepdim=True) + 1e-8
     solution = torch.fft.irfft2(spectrum * wanted.conj() / (energy + lam), s=patch.shape[-2:])
@@ -48,30 +47,14 @@ def respond(features: Tensor, filters: Sequence[Tensor]) -> Tensor:
     """Responses (B, S, H, W) of frames (B, D, H, W) to S filters (B, D, h, w), high at the object."""
     height, width = features.shape[-2:]
     size = (height + max(f.shape[-2] for f in filters), width + max(f.shape[-1] for f in filters))
-    spectrum = torch.fft.rfft2(features.float(), s=size)
+    spectrum = torch.fft.rfft2(_precise(features), s=size)
     responses = []
     for each in filters:
-        product = torch.einsum("bdhw,bdhw->bhw", spectrum, torch.fft.rfft2(each.float(), s=size).conj())
+        product = torch.einsum("bdhw,bdhw->bhw", spectrum, torch.fft.rfft2(_precise(each), s=size).conj())
         centred = torch.fft.irfft2(product, s=size).roll((each.shape[-2] // 2, each.shape[-1] // 2), (-2, -1))
         responses.append(centred[:, :height, :width])
     return torch.stack(responses, 1)
 
 
-def filter_loss(response: Tensor, boxes: Tensor, presence: Tensor, sigma: float) -> Tensor:
-    """L_f on search frames: mean squared distance of responses (B, H, W) to a Gaussian at the true centre.
-
-    boxes: (B, 4) xyxy in cells; presence: (B,), absent frames want zero everywhere. Evaluated on search
-    frames because at the closed-form optimum on the query itself it only measures feature energy.
-    """
-    height, width = response.shape[-2:]
-    y = torch.arange(height, device=response.device) + 0.5
-    x = torch.arange(width, device=response.device) + 0.5
-    center = (boxes[:, :2] + boxes[:, 2:]) / 2
-    spread = (sigma * (boxes[:, 2:] - boxes[:, :2]).prod(-1).clamp(min=1).sqrt()).clamp(min=0.7)
-    distance = (y[None, :, None] - center[:, 1, None, None]) ** 2 + (
-        x[None, None, :] - center[:, 0, None, None]
-    ) ** 2
-    wanted = torch.exp(-distance / (2 * spread[:, None, None] ** 2)) * presence[:, None, None]
-    return F.mse_loss(response.float(), wanted) + 0.5 * (
-        (response.float() - wanted).square() * wanted
-    ).sum() / wanted.sum().clamp(min=1.0)
+def _precise(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -8,7 +8,7 @@ B batch, T time, N query tokens, D descriptor channels; windows and frames are R
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
@@ -116,7 +116,7 @@ class EgoHieraLocNet(nn.Module):
             height, width = cells.shape[-2:]
             tokens.append(cells.flatten(2).transpose(1, 2))
             coverage = area_pool(mask.float(), cells).flatten(1)
-            inside = box_coverage(query.box, height, width).flatten(1) >= 0.5
+            inside = box_cells(query.box, height, width).flatten(1)
             fg, bg = token_sets(coverage, inside, quality, level)
             seen = area_pool(query.visible, cells).flatten(1) >= 0.5
             foreground.append(fg)
@@ -140,11 +140,12 @@ class EgoHieraLocNet(nn.Module):
         return qam.initial_state(template.semi_axes.median(1).values)
 
     def coarse_logits(self, cells: Tensor, template: QueryTemplate) -> Tensor:
-        """How much B frames (B, D, H, W) may show B queries, from descriptors alone. (B,)"""
-        likeness, _ = similarity_maps(
-            cells, template.tokens, template.foreground, template.background, self.config.dpm
-        )
-        return self.coarse_from_map(likeness)
+        """How much B frames (B, D, H, W) may show one query, from descriptors alone. (B,)"""
+        member = template.foreground[0] > 0
+        tokens, weight = template.tokens[0, member], template.foreground[0, member]
+        similarity = torch.einsum("bdhw,nd->bhwn", cells, tokens.to(cells.dtype)) * weight
+        best = similarity.topk(min(self.config.dpm.top_k, len(tokens)), -1).values
+        return self.coarse_from_map(best.mean(-1).float())
 
     def coarse_from_map(self, likeness: Tensor) -> Tensor:
         """Logit (...,) from O maps (..., H, W): the mean of the four most alike cells."""
@@ -183,8 +184,7 @@ class EgoHieraLocNet(nn.Module):
             state, output = qam.step(state, response, self.config.qam)
             outputs.append(output)
         joined = (
-            torch.stack([getattr(o, name) for o in outputs], 1).flatten(0, 1)
-            for name in ("candidate", "position", "peak", "location")
+            torch.stack([getattr(o, f.name) for o in outputs], 1).flatten(0, 1) for f in fields(QamOutput)
         )
         return state, QamOutput(*joined)
 
@@ -201,3 +201,9 @@ def box_coverage(boxes: Tensor, height: int, width: int) -> Tensor:
 
     x1, y1, x2, y2 = boxes.unbind(1)
     return share(y1, y2, y, height)[:, :, None] * share(x1, x2, x, width)[:, None, :]
+
+
+def box_cells(boxes: Tensor, height: int, width: int) -> Tensor:
+    """Cells (B, H, W) of boxes (B, 4): at least half covered, of thin boxes half as much as the best one."""
+    share = box_coverage(boxes, height, width)
+    return share >= 0.5 * share.amax((1, 2), keepdim=True)

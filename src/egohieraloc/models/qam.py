@@ -37,6 +37,8 @@ class QamOutput:
     position: Tensor  # (B, 2) p_mod
     peak: Tensor  # (B,) response at the candidate
     location: Tensor  # (B, H, W) normalised response under a Gaussian of the ellipse's size
+    semi_axes: Tensor  # (B, 2) of the ellipse, in cells
+    drift: Tensor  # (B, 2) Omega, in cells
 
 
 def initial_state(semi_axes: Tensor) -> QamState:
@@ -65,7 +67,8 @@ def connected_components(mask: Tensor) -> Tensor:
 def step(state: QamState, response: Tensor, config: QamConfig) -> tuple[QamState, QamOutput]:
     """Follow the object by one frame. response: (B, H, W)."""
     response = response.detach().float()
-    threshold = response.mean((1, 2)) + config.sensitivity * response.std((1, 2))
+    # T_v; rounding of the mean must not make a component of a constant response.
+    threshold = response.mean((1, 2)) + config.sensitivity * response.std((1, 2)) + 1e-6
     labels = connected_components(response > threshold[:, None, None])
     predicted = state.position + state.drift
     chosen, candidate, peak = _choose_candidate(response, labels, state, predicted, config)
@@ -85,7 +88,8 @@ def step(state: QamState, response: Tensor, config: QamConfig) -> tuple[QamState
         torch.where(found, semi_axes.clamp(min=0.5), state.semi_axes),
         found[:, 0],
     )
-    return new, QamOutput(candidate, candidate, peak, _location_map(response, candidate, new.semi_axes))
+    location = _location_map(response, candidate, new.semi_axes)
+    return new, QamOutput(candidate, candidate, peak, location, new.semi_axes, new.drift)
 
 
 def _choose_candidate(
@@ -164,7 +168,8 @@ def _paper_step(
     refined = torch.stack([best % width, best // width], 1).float()
     position = torch.where(following, refined, candidate)
     new = QamState(position, drift, axes, torch.ones_like(state.following))
-    return new, QamOutput(candidate, position, peak, _location_map(response, position, axes.clamp(min=0.5)))
+    location = _location_map(response, position, axes.clamp(min=0.5))
+    return new, QamOutput(candidate, position, peak, location, axes, drift)
 
 
 def _grid(response: Tensor) -> tuple[Tensor, Tensor]:

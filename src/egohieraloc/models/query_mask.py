@@ -1,7 +1,7 @@
 """The query's foreground: who provides it, how far it is trusted, what follows (appendix on fallback).
 
-A provider is a function from a query window to (mask, quality): a mask the user gives, SAM (`sam.py`), or the
-built-in head here, which needs no download.
+Who provides it: a mask the user gives, SAM (`sam.py`) or any other function of the query, or the built-in
+head here, which needs no download.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from egohieraloc.config import NeckConfig, QueryMaskConfig
@@ -19,10 +17,9 @@ from egohieraloc.models.layers import conv_bn_relu, resize
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.ram import MaskDecoder
 from egohieraloc.query import Query
-from egohieraloc.types import Box
+from egohieraloc.types import Mask
 
-# (query, region of its picture that the window covers, window side) -> mask (S, S) in [0, 1] and its quality
-MaskProvider = Callable[[Query, Box, int], tuple[NDArray[np.float32], float]]
+MaskProvider = Callable[[Query], tuple[Mask, float]]  # the thing's pixels in the query picture, and quality
 
 
 class QueryMaskHead(nn.Module):
@@ -60,19 +57,16 @@ def fallback_level(quality: float, config: QueryMaskConfig) -> Literal[0, 1, 2]:
 def token_sets(coverage: Tensor, inside: Tensor, quality: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
     """Foreground and background weights (B, N) of the query's tokens; weight 0 means no member.
 
-    coverage: (B, N) share of each token's cell under the mask; inside: (B, N) bool, cells of the query's box;
-    visible cells outside the box count as background at levels 0 and 1. quality: (B,); level: (B,) int.
-    At least one cell is foreground: the best covered one.
+    coverage: (B, N) share of each token's cell under the mask; inside: (B, N) bool, cells of the query's box,
+    never none; cells outside the box count as background at levels 0 and 1. quality: (B,); level: (B,) int.
+    At least one cell is foreground: the best covered one, or the box where the mask is empty.
     """
     best = coverage == coverage.amax(1, keepdim=True)
     member = (coverage >= 0.5) | (best & (coverage > 0))
-    nothing = ~member.any(1, keepdim=True)
-    member = torch.where(nothing, inside, member)
-    member = torch.where(member.any(1, keepdim=True), member, torch.ones_like(member))
+    member = torch.where(member.any(1, keepdim=True), member, inside)
     hard = member.float()
     soft = torch.where(member, 1.0, (1 - quality)[:, None] * inside.float())
-    whole = torch.where(inside.any(1, keepdim=True), inside, torch.ones_like(inside)).float()
     level = level[:, None]
-    foreground = torch.where(level == 0, hard, torch.where(level == 1, soft, whole))
+    foreground = torch.where(level == 0, hard, torch.where(level == 1, soft, inside.float()))
     background = torch.where(level == 2, torch.zeros_like(hard), 1 - hard)
     return foreground, background

@@ -78,7 +78,8 @@ class Ram(nn.Module):
         self.config = config
         width = config.width
         self.enter = conv_bn_relu(neck.match + neck.context + self.MAPS, width, 3)
-        self.token = nn.Linear(neck.match + 2, width)
+        if config.attention_layers:
+            self.token = nn.Linear(neck.match + 2, width)
         self.attention = nn.ModuleList(
             CrossAttention(width, config.heads) for _ in range(config.attention_layers)
         )

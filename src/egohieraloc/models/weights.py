@@ -97,18 +97,33 @@ def load_weights(path: str | Path) -> Weights:
     try:
         config = from_dict(NetworkConfig, json.loads(header["network"]))
         calibration = from_dict(Calibration, json.loads(header["calibration"]))
+        network = EgoHieraLocNet(config)
     except (KeyError, json.JSONDecodeError, ConfigError) as error:
-        raise WeightsError(f"{path} has broken settings: {error}") from error
-    network = EgoHieraLocNet(config)
+        raise WeightsError(
+            f"{path} has broken settings: {error} It may be of another version; fetch or train it again."
+        ) from error
     own = network.state_dict()
     wanted = {name for name in own if not name.endswith("num_batches_tracked")}
     wrong = sorted(wanted ^ tensors.keys()) or [n for n in wanted if own[n].shape != tensors[n].shape]
     if wrong:
-        raise WeightsError(f"{path} does not fit its own settings: see {wrong[0]} ({len(wrong)} such).")
+        raise WeightsError(
+            f"{path} does not fit its own settings: see {wrong[0]} ({len(wrong)} such). "
+            "Fetch or train it again."
+        )
     if not all(torch.isfinite(value).all() for value in tensors.values()):
         raise WeightsError(f"{path} holds values that are not finite. Fetch or train it again.")
     network.load_state_dict({**own, **{name: value.float() for name, value in tensors.items()}})
     return Weights(network.eval().requires_grad_(False), calibration, _fingerprint(path))
+
+
+def copy_weights(source: str | Path, path: str | Path, calibration: Calibration) -> None:
+    """Write a weights file anew with another calibration; its tensors stay as they are to the bit."""
+    load_weights(source)  # refuses what is not a weights file
+    with safe_open(source, "pt") as file:
+        header = file.metadata() | {"calibration": json.dumps(to_dict(calibration))}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    with atomic_path(path) as temporary:
+        save_file(tensors, temporary, metadata=header)
 
 
 def _to_8_bits(value: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,11 +136,11 @@ def _to_8_bits(value: Tensor) -> tuple[Tensor, Tensor]:
 def find_weights(name: str | Path) -> Path:
     """The file of a shipped preset, or the path itself."""
     path = Path(name)
-    if path.suffix == ".safetensors" or path.exists():
+    if path.suffix == ".safetensors" or path.is_file():
         return path
     shipped = resources.files("egohieraloc") / "weights"
-    known = sorted(Path(str(f)).stem for f in shipped.iterdir()) if shipped.is_dir() else []
-    known = [k for k in known if k not in ("README", "")]
+    files = [Path(str(f)) for f in shipped.iterdir()] if shipped.is_dir() else []
+    known = sorted(f.stem for f in files if f.suffix == ".safetensors")
     if str(name) not in known:
         raise WeightsError(
             f"No trained weights '{name}' come with this package (there are: {', '.join(known) or 'none'}). "

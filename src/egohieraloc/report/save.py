@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from egohieraloc.files import write_json
+from egohieraloc.geometry.reconstruction import write_cameras
 from egohieraloc.images import write_image
 from egohieraloc.report.draw import write_curve, write_overlay
 from egohieraloc.result import Result
@@ -25,6 +26,8 @@ def save_result(result: Result, folder: Path, *, folder_fps: float = 5.0) -> Pat
         write_overlay(folder / "overlay.mp4", video, track.predictions, fps=result.video.sample_fps)
     if len(result.curve.raw):
         write_curve(folder / "curve.png", result.curve, chosen=chosen)
+    if result.cameras is not None:
+        write_cameras(folder / "cameras.json", result.cameras)
     path = folder / "result.json"
     write_json(path, result.to_dict())
     return path

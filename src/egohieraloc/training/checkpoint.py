@@ -6,8 +6,10 @@ import copy
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -16,7 +18,7 @@ from egohieraloc.files import atomic_path
 from egohieraloc.models.network import EgoHieraLocNet
 
 CHECKPOINT = "checkpoint.pt"
-SHARD_BYTES = 15_000_000
+SHARD_BYTES = 14_800_000  # with the names in its header a file stays under 15 MB
 
 
 @dataclass
@@ -62,18 +64,28 @@ def load_state(state: TrainState, folder: Path) -> None:
     """Go on from the exact state, or from a portable one when there is no other; in place."""
     path = folder / CHECKPOINT
     if not path.exists() and (folder / "portable.json").exists():
-        _load_portable(state, folder)
-        return
+        saved = _read_portable(folder, state.optimizer)
+    else:
+        saved = _read_exact(path)
     try:
-        saved = torch.load(path, map_location="cpu", weights_only=True)
+        state.network.load_state_dict(saved["network"])
+        state.averaged.load_state_dict(saved["averaged"])
+        state.optimizer.load_state_dict(saved["optimizer"])
+        state.step = saved["step"]
+    except (KeyError, RuntimeError, ValueError) as error:
+        raise WeightsError(
+            f"The checkpoint in {folder} is of another network ({str(error).splitlines()[-1].strip()}). "
+            "Resume with the settings it was started with."
+        ) from error
+
+
+def _read_exact(path: Path) -> dict[str, Any]:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
-        raise WeightsError(f"There is nothing to resume in {folder}. Start without --resume.") from error
-    except Exception as error:
+        raise WeightsError(f"There is nothing to resume in {path.parent}. Start without --resume.") from error
+    except Exception as error:  # a broken file makes torch raise a dozen unrelated types
         raise WeightsError(f"{path} cannot be read ({error}). Start again without --resume.") from error
-    state.step = saved["step"]
-    state.network.load_state_dict(saved["network"])
-    state.averaged.load_state_dict(saved["averaged"])
-    state.optimizer.load_state_dict(saved["optimizer"])
 
 
 def export_portable(state: TrainState, folder: Path) -> list[Path]:
@@ -111,22 +123,28 @@ def _half(value: Tensor) -> Tensor:
     return value.bfloat16() if value.is_floating_point() and value.ndim > 1 else value
 
 
-def _load_portable(state: TrainState, folder: Path) -> None:
-    index = json.loads((folder / "portable.json").read_text())
+def _read_portable(folder: Path, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     tensors: dict[str, Tensor] = {}
-    for name in index["shards"]:
-        tensors |= load_file(folder / name)
+    try:
+        index = json.loads((folder / "portable.json").read_text())
+        for name in index["shards"]:
+            tensors |= load_file(folder / name)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise WeightsError(
+            f"The portable checkpoint in {folder} cannot be read ({error}). Copy all of its files again."
+        ) from error
 
     def part(prefix: str) -> dict[str, Tensor]:
         cut = len(prefix) + 1
         return {n[cut:]: v for n, v in tensors.items() if n.startswith(f"{prefix}.")}
 
-    state.step = index["step"]
-    state.network.load_state_dict(part("network"))
-    state.averaged.load_state_dict(part("averaged"))
-    saved = state.optimizer.state_dict()
     moments: dict[int, dict[str, Tensor]] = {}
     for name, value in part("optimizer").items():
         number, key = name.split(".", 1)
         moments.setdefault(int(number), {})[key] = value
-    state.optimizer.load_state_dict({**saved, "state": moments})
+    return {
+        "step": index["step"],
+        "network": part("network"),
+        "averaged": part("averaged"),
+        "optimizer": {**optimizer.state_dict(), "state": moments},
+    }

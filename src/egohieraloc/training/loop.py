@@ -8,17 +8,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 
-from egohieraloc.errors import EgoHieraLocError, MissingExtraError
+from egohieraloc.errors import ConfigError, EgoHieraLocError, MissingExtraError
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.checkpoint import TrainState, load_state, save_state
 from egohieraloc.training.losses import LossWeights, weighted_sum
 from egohieraloc.training.objective import clip_terms
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 ClipSource = Callable[[int], ClipBatch]  # the batch of a step; the same step always gives the same batch
 Validate = Callable[[EgoHieraLocNet], dict[str, float]]
@@ -58,8 +61,8 @@ class ClipObjective(nn.Module):
         self.network = network
         self.weights = weights
 
-    def forward(self, batch: ClipBatch, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        terms, figures = clip_terms(self.network, batch, generator)
+    def forward(self, batch: ClipBatch, chance: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        terms, figures = clip_terms(self.network, batch, chance)
         total = weighted_sum(terms, self.weights)
         shown = {name: value.detach() for name, value in (terms | figures).items()}
         return total, shown | {"total": total.detach()}
@@ -93,6 +96,15 @@ def build_optimizer(network: EgoHieraLocNet, config: OptimConfig) -> torch.optim
     )
 
 
+def join_processes(config: OptimConfig) -> Accelerator:
+    """This process as one of those that train: its device, and whether it is the main one."""
+    try:
+        from accelerate import Accelerator
+    except ImportError as error:
+        raise MissingExtraError("accelerate", "train") from error
+    return Accelerator(mixed_precision=config.precision)
+
+
 def train(
     network: EgoHieraLocNet,
     source: ClipSource,
@@ -106,17 +118,13 @@ def train(
 ) -> TrainState:
     """Train, and return the state at the end or at the time limit. `folder` keeps checkpoints and logs.
 
+    `source` gives each process the same whole batch, of which it takes its part: many processes train as one.
+
     Killed at any moment, nothing is lost but the steps since the last checkpoint: `resume=True` goes on.
     """
-    try:
-        from accelerate import Accelerator
-        from accelerate.utils import set_seed
-    except ImportError as error:
-        raise MissingExtraError("accelerate", "train") from error
-
     started = time.monotonic()
-    accelerator = Accelerator(mixed_precision=config.precision)
-    set_seed(config.seed)
+    accelerator = join_processes(config)
+    torch.manual_seed(config.seed)
     torch.backends.cudnn.benchmark = True  # shapes never change here
     network.to(accelerator.device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -132,38 +140,51 @@ def train(
         for part in (network.backbone, network.neck, network.ram, network.query_mask):
             part.compile()
 
-    while state.step < config.steps and time.monotonic() - started < until_s:
+    out_of_time = False
+    while state.step < config.steps and not out_of_time:
         network.train()
         _freeze_norms(network, config.freeze_norm)
         factor = learning_rate_factor(state.step, config)
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * group["peak"] * factor
-        batch = _share(source(state.step), accelerator.process_index, accelerator.num_processes)
+        batch = source(state.step)
         generator.manual_seed((config.seed << 32) + state.step)
+        chance = torch.rand(len(batch.trust), 2, generator=generator, device=accelerator.device)
+        batch, chance = _share(batch, chance, accelerator.process_index, accelerator.num_processes)
         with accelerator.autocast():
-            total, shown = objective(batch, generator)
+            total, shown = objective(batch, chance)
         accelerator.backward(total)
         norm = accelerator.clip_grad_norm_(network.parameters(), config.clip_norm)
         optimizer.step()
         optimizer.zero_grad()
         state.average(network, config.ema)
         state.step += 1
-        if state.step % config.log_every == 0 or state.step == config.steps:
-            _require_finite(shown["total"], norm, state.step)
+        logs = state.step % config.log_every == 0 or state.step == config.steps
+        if logs:  # seldom, because the device waits; all processes must see the same clock
+            elapsed = torch.tensor(time.monotonic() - started, device=accelerator.device)
+            shown = accelerator.reduce({**shown, "elapsed_s": elapsed}, "mean")
+            out_of_time = float(shown["elapsed_s"]) > until_s
+        saves = state.step % config.checkpoint_every == 0 or state.step == config.steps or out_of_time
+        if logs or saves:
+            _require_finite(total, norm, state.step)
+        if logs:
             log.write(state.step, {**shown, "learning_rate": config.learning_rate * factor, "gradient": norm})
-        if accelerator.is_main_process and state.step % config.checkpoint_every == 0:
+        if saves and accelerator.is_main_process:
             save_state(state, folder)
         if validate and accelerator.is_main_process and state.step % config.validate_every == 0:
             log.write(state.step, validate(state.averaged))
-    if accelerator.is_main_process:
-        save_state(state, folder)
     log.close()
     return state
 
 
-def _share(batch: ClipBatch, rank: int, processes: int) -> ClipBatch:
-    """This process's part of a batch."""
-    return ClipBatch(*(getattr(batch, f.name).chunk(processes)[rank] for f in fields(batch)))
+def _share(batch: ClipBatch, chance: Tensor, rank: int, processes: int) -> tuple[ClipBatch, Tensor]:
+    """This process's part of a batch; all parts are of one size."""
+    if len(chance) % processes:
+        raise ConfigError(
+            f"A batch of {len(chance)} clips does not divide among {processes} processes. Change optim.batch."
+        )
+    mine = slice(rank * len(chance) // processes, (rank + 1) * len(chance) // processes)
+    return ClipBatch(*(getattr(batch, f.name)[mine] for f in fields(batch))), chance[mine]
 
 
 def _freeze_norms(network: EgoHieraLocNet, where: str) -> None:
@@ -174,6 +195,7 @@ def _freeze_norms(network: EgoHieraLocNet, where: str) -> None:
 
 
 def _require_finite(total: Tensor, norm: Tensor, step: int) -> None:
+    total = total.detach()
     if not (math.isfinite(float(total)) and math.isfinite(float(norm))):
         raise LossNotFiniteError(
             f"The loss is {float(total)} and its gradient's norm {float(norm)} at step {step}. "

@@ -1,8 +1,8 @@
 """The losses, one function each, and their weighted sum (paper, "Training stage").
 
 B samples; masks are (B, h, w); boxes xyxy in [0, 1]. Where the text cannot be followed (counts of a binarised
-mask have no gradient; the filter's residual on its own query only measures feature energy) REFERENCE names
-in docs/paper.md say what is done instead.
+mask have no gradient; the filter's residual on its own query only measures feature energy) docs/paper.md says
+what is done instead.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 from torch.nn import functional as F
 
 
@@ -36,6 +36,19 @@ PAPER = LossWeights(
 )
 
 
+def shared_count(count: Tensor) -> Tensor:
+    """What this process divides its sums by: its share of the count over all processes, which is at least 1.
+
+    Gradients are averaged over processes, so that together they are those of one process with all samples.
+    """
+    processes = 1
+    if distributed.is_available() and distributed.is_initialized():
+        count = count.detach().clone()
+        distributed.all_reduce(count)
+        processes = distributed.get_world_size()
+    return count.clamp(min=1.0) / processes
+
+
 def presence_loss(logits: Tensor, presence: Tensor) -> Tensor:
     """L_BCE: is the object in the frame? Both (B,)."""
     return F.binary_cross_entropy_with_logits(logits, presence)
@@ -49,7 +62,7 @@ def box_loss(boxes: Tensor, wanted: Tensor, weight: Tensor, *, beta: float = 1 /
     distance = F.smooth_l1_loss(
         boxes, wanted[:, :, None, None].expand_as(boxes), beta=beta, reduction="none"
     ).sum(1)
-    return (distance * weight).sum() / weight.sum().clamp(min=1.0)
+    return (distance * weight).sum() / shared_count(weight.sum())
 
 
 def mask_in_box_loss(probability: Tensor, inside: Tensor, presence: Tensor, *, alpha: float = 0.25) -> Tensor:
@@ -61,7 +74,25 @@ def mask_in_box_loss(probability: Tensor, inside: Tensor, presence: Tensor, *, a
     in_background = ((1 - probability) * inside).sum((1, 2))
     out_object = (probability * (1 - inside)).sum((1, 2))
     loss = 1 - in_object / (alpha * in_background + in_object + out_object).clamp(min=1e-6)
-    return (loss * presence).sum() / presence.sum().clamp(min=1.0)
+    return (loss * presence).sum() / shared_count(presence.sum())
+
+
+def filter_loss(response: Tensor, boxes: Tensor, presence: Tensor, sigma: float) -> Tensor:
+    """L_f on search frames: squared distance of responses (B, H, W) to a Gaussian at the true centre.
+
+    boxes: (B, 4) xyxy in cells; presence: (B,), absent frames want zero everywhere. The object's cells, few
+    among many, count again by themselves. Evaluated on search frames because at the closed-form optimum on
+    the query itself it only measures feature energy.
+    """
+    height, width = response.shape[-2:]
+    y = torch.arange(height, device=response.device)[None, :, None] + 0.5
+    x = torch.arange(width, device=response.device)[None, None, :] + 0.5
+    center_x, center_y = ((boxes[:, :2] + boxes[:, 2:]) / 2)[:, :, None, None].unbind(1)
+    spread = (sigma * (boxes[:, 2:] - boxes[:, :2]).prod(-1).clamp(min=1).sqrt()).clamp(min=0.7)
+    distance = (y - center_y) ** 2 + (x - center_x) ** 2
+    wanted = torch.exp(-distance / (2 * spread[:, None, None] ** 2)) * presence[:, None, None]
+    error = (response - wanted).square()
+    return error.mean() + 0.5 * (error * wanted).sum() / shared_count(wanted.sum())
 
 
 def mask_loss(logits: Tensor, wanted: Tensor, trust: Tensor) -> Tensor:
@@ -74,7 +105,7 @@ def dice_loss(probability: Tensor, wanted: Tensor, presence: Tensor) -> Tensor:
     """One minus the soft overlap of the mask, over the samples that have one."""
     overlap = 2 * (probability * wanted).sum((1, 2)) + 1
     total = probability.sum((1, 2)) + wanted.sum((1, 2)) + 1
-    return ((1 - overlap / total) * presence).sum() / presence.sum().clamp(min=1.0)
+    return ((1 - overlap / total) * presence).sum() / shared_count(presence.sum())
 
 
 def balanced_cell_loss(logits: Tensor, wanted: Tensor, alike: Tensor) -> Tensor:
@@ -83,10 +114,11 @@ def balanced_cell_loss(logits: Tensor, wanted: Tensor, alike: Tensor) -> Tensor:
     The rest is weighed by its own probability squared, so that what is mistaken counts and empty walls do
     not; known look-alikes (`alike` 1) always count.
     """
-    positive = (F.softplus(-logits) * wanted).sum() / wanted.sum().clamp(min=1.0)
+    positives = shared_count(wanted.sum())
+    positive = (F.softplus(-logits) * wanted).sum() / positives
     hardness = (torch.sigmoid(logits.detach()).square() + 0.25 * alike).clamp(max=1) * (1 - wanted)
-    negative = (F.softplus(logits) * hardness).sum() / hardness.sum().clamp(min=wanted.sum().clamp(min=1.0))
-    return positive + negative
+    negatives = torch.maximum(shared_count(hardness.sum()), positives)
+    return positive + (F.softplus(logits) * hardness).sum() / negatives
 
 
 def contrast_loss(likeness: Tensor, source: Tensor, presence: Tensor, scale: Tensor) -> Tensor:
@@ -99,7 +131,7 @@ def contrast_loss(likeness: Tensor, source: Tensor, presence: Tensor, scale: Ten
     own = torch.eye(len(source), dtype=torch.bool, device=source.device)
     logits = (likeness * scale).masked_fill(same & ~own, -torch.inf)
     loss = F.cross_entropy(logits, torch.arange(len(source), device=source.device), reduction="none")
-    return (loss * presence).sum() / presence.sum().clamp(min=1.0)
+    return (loss * presence).sum() / shared_count(presence.sum())
 
 
 def quality_loss(quality_logit: Tensor, mask_logits: Tensor, wanted: Tensor) -> Tensor:
@@ -107,7 +139,8 @@ def quality_loss(quality_logit: Tensor, mask_logits: Tensor, wanted: Tensor) -> 
     found = mask_logits.detach() > 0
     truth = wanted > 0.5
     union = (found | truth).sum((1, 2)).clamp(min=1)
-    return F.binary_cross_entropy_with_logits(quality_logit, (found & truth).sum((1, 2)) / union)
+    overlap = (found & truth).sum((1, 2)) / union
+    return F.binary_cross_entropy_with_logits(quality_logit, overlap.to(quality_logit.dtype))
 
 
 def weighted_sum(terms: dict[str, Tensor], weights: LossWeights) -> Tensor:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from egohieraloc.models import dcf
 from egohieraloc.models.layers import area_pool
 from egohieraloc.models.network import EgoHieraLocNet, QueryFeatures, box_coverage
 from egohieraloc.training import losses
@@ -17,14 +16,17 @@ from egohieraloc.training.batches import ClipBatch
 
 
 def clip_terms(
-    network: EgoHieraLocNet, batch: ClipBatch, generator: torch.Generator
+    network: EgoHieraLocNet, batch: ClipBatch, chance: Tensor
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Loss terms by name (see `LossWeights`) and figures to watch, all scalars."""
+    """Loss terms by name (see `LossWeights`) and figures to watch, all scalars.
+
+    chance: (B, 2) uniform random numbers, which decide how each query's mask is known.
+    """
     clips, times = batch.presence.shape
     size = batch.query.shape[-1]
     visible = (batch.query.amax(1, keepdim=True) > 0.02).float()
     query = network.see_query(batch.query, batch.query_box / size, visible)
-    mask, quality, level = _choose_masks(query, batch.query_mask, generator)
+    mask, quality, level = _choose_masks(query, batch.query_mask, chance)
     template = network.template(query, mask, quality, level)
     features = network.encode_frames(batch.frames.flatten(0, 1))
     output, _ = network.match(template, features, network.initial_state(template))
@@ -48,7 +50,7 @@ def clip_terms(
         "mask_in_box": losses.mask_in_box_loss(
             probability, box_coverage(boxes, logits.shape[-2], logits.shape[-1]), presence
         ),
-        "filter": dcf.filter_loss(output.response, boxes * grid, presence, network.config.dcf.sigma),
+        "filter": losses.filter_loss(output.response, boxes * grid, presence, network.config.dcf.sigma),
         "mask": losses.mask_loss(logits, masks, batch.trust.repeat_interleave(times)),
         "dice": losses.dice_loss(probability, masks, presence),
         "cells": losses.balanced_cell_loss(ram.cell_logits, cells, alike),
@@ -65,9 +67,7 @@ def clip_terms(
     return terms, _figures(probability, masks, ram.presence_logit, presence, query_logits, query_truth)
 
 
-def _choose_masks(
-    query: QueryFeatures, truth: Tensor, generator: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor]:
+def _choose_masks(query: QueryFeatures, truth: Tensor, chance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Foreground mask (B, 1, h, w), quality (B,) and level (B,) as they vary at inference.
 
     Half of the queries take the segmenter's own guess, three tenths the truth, the rest have none (level 2);
@@ -75,10 +75,10 @@ def _choose_masks(
     """
     guess = (query.mask_logits.detach()[:, None] > 0).float()
     truth = area_pool(truth.float(), guess)
-    draw = torch.rand(2, len(guess), generator=generator, device=guess.device)
-    mask = torch.where((draw[0] < 0.5)[:, None, None, None], guess, truth)
-    level = torch.where(draw[0] > 0.8, 2, torch.where(draw[0] < 0.125, 1, 0))
-    return mask, 0.4 + 0.2 * draw[1], level
+    kind, trust = chance.unbind(1)
+    mask = torch.where((kind < 0.5)[:, None, None, None], guess, truth)
+    level = torch.where(kind > 0.8, 2, torch.where(kind < 0.125, 1, 0))
+    return mask, 0.4 + 0.2 * trust, level
 
 
 def _cell_targets(masks: Tensor, grid: int) -> Tensor:
@@ -120,7 +120,7 @@ def _figures(
     with torch.no_grad():
         iou = overlap(probability > 0.5, masks > 0.5)
         return {
-            "mask_iou": (iou * presence).sum() / presence.sum().clamp(min=1),
+            "mask_iou": (iou * presence).sum() / losses.shared_count(presence.sum()),
             "presence_accuracy": ((logit > 0) == (presence > 0.5)).float().mean(),
             "query_iou": overlap(query_logits > 0, query_truth > 0.5).mean(),
         }

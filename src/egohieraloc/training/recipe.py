@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from egohieraloc.settings import override, to_dict, update
 from egohieraloc.training.checkpoint import TrainState
 from egohieraloc.training.composer import Composer
 from egohieraloc.training.composer_config import ComposerConfig
-from egohieraloc.training.loop import ClipSource, OptimConfig, train
+from egohieraloc.training.loop import ClipSource, OptimConfig, join_processes, train
 from egohieraloc.training.losses import LossWeights
 from egohieraloc.training.packs import read_packs
 from egohieraloc.training.replay import ReplayedComposer
@@ -38,14 +38,17 @@ class Recipe:
     losses: LossWeights = field(default_factory=LossWeights)
 
 
-def read_recipe(path: str | Path, words: Iterable[str] = ()) -> Recipe:
+def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
     """Read a TOML recipe; `words` like `optim.steps=100` override it. The preset is the network's default."""
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"Cannot read the recipe {path}: {error}") from error
-    network = preset(values.get("preset", "mini"))
-    return override(update(Recipe(network=network), values), words)
+
+    def read(network: NetworkConfig) -> Recipe:
+        return override(update(Recipe(network=network), values), words)
+
+    return read(preset(read(NetworkConfig()).preset))
 
 
 def build_network(recipe: Recipe) -> EgoHieraLocNet:
@@ -68,11 +71,13 @@ def run_recipe(
     recipe: Recipe, data: Path, folder: Path, *, resume: bool = False, minutes: float = math.inf
 ) -> TrainState:
     """Train on composed clips. `folder` gets the recipe, logs, checkpoints and in the end the weights."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    process = join_processes(recipe.optim)
     network = build_network(recipe)
-    composer = Composer(read_packs(data), recipe.composer, device, recipe.optim.seed)
+    sizes = {"frame_px": recipe.network.input_size, "query_px": recipe.network.query_sizes[0]}
+    composer = Composer(read_packs(data), update(recipe.composer, sizes), process.device, recipe.optim.seed)
     source = clip_source(composer, recipe.optim.batch)
-    write_json(folder / "recipe.json", to_dict(recipe))
+    if process.is_main_process:
+        write_json(folder / "recipe.json", to_dict(recipe))
     state = train(
         network,
         source,
@@ -82,5 +87,6 @@ def run_recipe(
         resume=resume,
         until_s=60 * minutes,
     )
-    save_weights(folder / "weights.safetensors", state.averaged)
+    if process.is_main_process:
+        save_weights(folder / "weights.safetensors", state.averaged)
     return state

@@ -93,7 +93,7 @@ class Video:
             raise VideoError(
                 f"Time {time_s} s is not in {self.path}: it must lie between 0 and {self.duration_s:.3f} s."
             )
-        return self.frame(int(self._shown_at(np.array([time_s]))[0]))
+        return self.frame(int(self.shown_at(np.array([time_s]))[0]))
 
     def frames(self, indices: Sequence[int] | NDArray[np.integer]) -> Iterator[Frame]:
         """Frames by increasing number, decoding no more than they need. Damaged ones are left out with a
@@ -136,11 +136,11 @@ class Video:
             indices = np.arange(self.info.num_frames)
         else:
             count = max(1, math.ceil((self.duration_s - ROUNDING_S) * fps))
-            indices = np.unique(self._shown_at(np.arange(count) / fps))
+            indices = np.unique(self.shown_at(np.arange(count) / fps))
         times_s = self.times_s[indices]
         return indices[(times_s >= start_s) & (times_s < until_s)]
 
-    def _shown_at(self, time_s: Floats) -> NDArray[np.int64]:
-        """Number of the last frame that begins at or before each time, forgiving the file's rounding."""
+    def shown_at(self, time_s: Floats) -> NDArray[np.int64]:
+        """Number of the last frame that begins at or before each time (N,), forgiving the file's rounding."""
         slack_s = min(ROUNDING_S, float(1 / self.info.fps) / 4)
         return np.maximum(np.searchsorted(self.times_s, time_s + slack_s, side="right") - 1, 0)

@@ -1,0 +1,70 @@
+"""How fast an answer comes: reading a video for the first time, and asking a second question of a long one.
+
+    python benchmarks/speed.py [--model mini] [--minutes 10]
+
+The bundled demo clip is encoded once; its stored features, repeated, stand for a long video. The answer with
+the coarse look first is compared with decoding every sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from egohieraloc import Localizer, LocalizerConfig, Query, Video, demo
+from egohieraloc.inference.packing import PackedFeatures
+from egohieraloc.inference.search import EncodedVideo
+from egohieraloc.inference.store import CHUNK, FeatureStore
+from egohieraloc.settings import override
+
+
+def repeated(encoded: EncodedVideo, minutes: float, folder: Path) -> EncodedVideo:
+    """The samples of a video over and over, as one long video at 5 samples a second."""
+    whole = PackedFeatures.cat([encoded.chunk(number) for number in range(encoded.num_chunks)])
+    order = np.arange(round(minutes * 60 * 5)) % len(whole)
+    store = FeatureStore(folder)
+    for number, start in enumerate(range(0, len(order), CHUNK)):
+        store.write(number, whole[order[start : start + CHUNK]])
+    return EncodedVideo(store, np.arange(len(order)), np.arange(len(order)) / 5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--device")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    arguments = parser.parse_args()
+    truth = demo.load_truth()
+    query = Query.from_image(demo.QUERY, box=truth.query_box)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        localizer = Localizer.from_pretrained(arguments.model, device=arguments.device, cache=folder)
+        video = Video.open(demo.CLIP)
+        start = time.perf_counter()
+        encoded = localizer.encode(video)
+        spent = time.perf_counter() - start
+        count = len(encoded.frame_index)
+        print(f"first reading: {count} samples in {spent:.1f} s, {count / spent:.1f} a second")
+        print(f"kept on disk: {encoded.chunk(0).bytes_per_sample / 1000:.0f} kB a sample")
+
+        every = override(LocalizerConfig(), ["search.coarse_margin=1e9", "search.max_decoded=0"])
+        thorough = Localizer(localizer.weights, device=arguments.device, config=every, cache=folder)
+        video_long = repeated(encoded, arguments.minutes, folder / "long")
+        times, answers = {}, {}
+        for label, each in (("coarse look first", localizer), ("every sample decoded", thorough)):
+            start = time.perf_counter()
+            answers[label] = each.ask(query, video_long, truth.width, truth.height)
+            times[label] = time.perf_counter() - start
+            track = answers[label].track
+            print(f"{arguments.minutes:g} minutes, {label}: {times[label]:.1f} s, {type(track).__name__}")
+        ratio = times["every sample decoded"] / times["coarse look first"]
+        spans = [(t.start, t.end) for t in (a.track for a in answers.values())]
+        print(f"{ratio:.1f} times faster; same interval: {spans[0] == spans[1]} {spans}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Ask about composed videos that show scanned objects never used in training.
+
+    python benchmarks/synthetic_heldout.py --data DIR [--model FILE|NAME] [--clips 40] [--json FILE]
+
+DIR holds photos/ and sprites/. The video of a question is its own clip among all clips of the other half of
+the objects and photos: by default 21 clips of 6 frames. About a third of the things are absent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from egohieraloc.evaluation.vq2d import SUCCESS_THRESHOLD, overlap
+from egohieraloc.files import write_json
+from egohieraloc.localize import Localizer
+from egohieraloc.training.composed_videos import Question, compose_questions
+from egohieraloc.training.packs import read_packs
+from egohieraloc.types import ResponseTrack
+from figures import figures, outcome, print_outcomes, print_table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--device")
+    parser.add_argument("--clips", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--queries", action="store_true", help="print what became of each query")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    packs = read_packs(options.data, split="heldout")
+    outcomes, mask_ious, seconds = [], [], 0.0
+    with tempfile.TemporaryDirectory() as scratch:
+        localizer = Localizer.from_pretrained(options.model, device=options.device, cache=Path(scratch))
+        size = localizer.predictor.config.input_size
+        for question in compose_questions(
+            packs, localizer.predictor, Path(scratch), clips=options.clips, seed=options.seed
+        ):
+            started = time.perf_counter()
+            answered = localizer.ask(question.query, question.video, size, size)
+            seconds += time.perf_counter() - started
+            outcomes.append(outcome(f"clip {len(outcomes)}", question.truth, answered))
+            if overlap(question.truth, outcomes[-1].answer)[1] >= SUCCESS_THRESHOLD:
+                mask_ious += found_mask_ious(question, answered.track)
+    row = figures(outcomes)
+    print(f"asking: {seconds / len(outcomes):.2f} s each")
+    print_table({"egohieraloc": row})
+    print(f"{'mask IoU':20}{np.mean(mask_ious):20.3f}   over {len(mask_ious)} found frames")
+    if options.queries:
+        print_outcomes(outcomes)
+    if options.json:
+        write_json(options.json, asdict(row) | {"mask_iou": float(np.mean(mask_ious))})
+
+
+def found_mask_ious(question: Question, answer: ResponseTrack) -> list[float]:
+    """Mask IoU on each true frame that the answer has too."""
+    given = {p.sample: p.mask for p in answer.predictions}
+    ious = []
+    for frame, truth in zip(question.truth.frames, question.masks, strict=True):
+        mask = given.get(int(frame))
+        if mask is not None and truth.any():
+            ious.append(float((mask & truth).sum() / (mask | truth).sum()))
+    return ious
+
+
+if __name__ == "__main__":
+    main()

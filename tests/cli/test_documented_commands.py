@@ -1,0 +1,44 @@
+"""Every command of the docs exists, with every option it is given."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from egohieraloc.cli import app
+from egohieraloc.config import PRESETS
+from egohieraloc.localize import LocalizerConfig
+from egohieraloc.settings import to_dict
+
+DOCS = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+COMMANDS = sorted(
+    {" ".join(c.split()) for c in re.findall(r"(?:^|`)(egohieraloc [a-z][^`\n]*)", DOCS.read_text(), re.M)}
+)
+
+
+def test_there_are_commands():
+    assert len(COMMANDS) > 15
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_documented_command_exists(command):
+    place = typer.main.get_command(app)
+    words = shlex.split(command)[1:]
+    while words and hasattr(place, "commands") and not words[0].startswith("-"):
+        assert words[0] in place.commands
+        place = place.commands[words.pop(0)]
+    known = {option for parameter in place.params for option in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_documented_settings_exist():
+    known = {"place", "search", "temporal", "tracker"}
+    for path in re.findall(r"--set ([a-z_.]+)=", DOCS.read_text()):
+        first, *rest = path.split(".")
+        values = to_dict(LocalizerConfig())[first] if first in known else None
+        if first == "network":
+            values = to_dict(PRESETS["mini"])
+        for key in rest if values is not None else ():
+            values = values[key]

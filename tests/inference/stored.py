@@ -1,0 +1,82 @@
+"""Stand-ins for tests of the search: a video of numbered pictures and a predictor that reads the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from egohieraloc.images import write_image
+from egohieraloc.inference.packing import PackedFeatures
+from egohieraloc.inference.predict import Decoded
+from egohieraloc.types import Box, Rgb
+from egohieraloc.video.reader import Video
+
+SIZE = 32
+
+
+def numbered_folder(folder: Path, count: int) -> Video:
+    """Picture i is grey of value i; 10 pictures a second."""
+    for number in range(count):
+        write_image(folder / f"{number:04d}.png", np.full((6, 8, 3), number, np.uint8))
+    return Video.open(folder, folder_fps=10)
+
+
+def packed(values: Sequence[int], frame_index: Sequence[int] | None = None) -> PackedFeatures:
+    """Features whose descriptors say `values`."""
+    count = len(values)
+    ones = np.ones((count, 1), np.float16)
+    codes = np.zeros((count, 1, 1, 1), np.uint8)
+    return PackedFeatures(
+        match=np.array(values, np.int8).reshape(count, 1, 1, 1),
+        match_scale=np.ones(count, np.float16),
+        context=codes,
+        context_scale=ones,
+        fine8=codes,
+        fine8_scale=ones,
+        fine4=codes,
+        fine4_scale=ones,
+        frame_index=np.array(frame_index if frame_index is not None else range(count), np.int64),
+        time_s=np.arange(count) / 10,
+    )
+
+
+def decoded(score: float, left: float = 0.0) -> Decoded:
+    """An answer with a box 8 pixels wide and 4 high on the canvas, and a mask with one cell."""
+    mask = np.zeros((8, 8), np.uint8)
+    mask[4, 4] = 255
+    return Decoded(score, Box(left, 10, left + 8, 14), mask)
+
+
+@dataclass
+class NumberReader:
+    """A predictor whose descriptors are the pictures' grey values; its state counts what it has seen."""
+
+    config: SimpleNamespace
+    encoded: list[int]
+    batches: list[list[int]]
+
+    @classmethod
+    def make(cls) -> NumberReader:
+        return cls(SimpleNamespace(input_size=SIZE), [], [])
+
+    def encode(self, canvases: Sequence[Rgb], frame_index: NDArray, time_s: NDArray) -> PackedFeatures:
+        values = [int(canvas[SIZE // 2, SIZE // 2, 0]) for canvas in canvases]
+        self.encoded += values
+        return packed(values, frame_index)
+
+    def coarse(self, query: object, match: NDArray[np.int8], scale: NDArray) -> NDArray[np.float32]:
+        return match[:, 0, 0, 0].astype(np.float32)
+
+    def start(self, query: object) -> int:
+        return 0
+
+    def decode(self, query: object, features: PackedFeatures, state: int) -> tuple[list[Decoded], int]:
+        values = features.match[:, 0, 0, 0].tolist()
+        assert values
+        self.batches.append(values)
+        return [decoded(state + i, left=v) for i, v in enumerate(values)], state + len(values)

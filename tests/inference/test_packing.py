@@ -1,0 +1,103 @@
+"""Features in few bytes: how far rounding goes, and that it goes no further the second time."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from egohieraloc.config import preset
+from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
+from egohieraloc.models.neck import FrameFeatures
+
+CPU = torch.device("cpu")
+NAMES = [f.name for f in fields(PackedFeatures)]
+
+
+def features(count: int = 3) -> FrameFeatures:
+    generator = torch.Generator().manual_seed(0)
+
+    def positive(channels: int, side: int) -> torch.Tensor:
+        return torch.randn(count, channels, side, side, generator=generator).relu() * torch.arange(
+            1, channels + 1
+        ).view(-1, 1, 1)
+
+    match = F.normalize(torch.randn(count, 12, 4, 4, generator=generator), dim=1)
+    return FrameFeatures(match, positive(6, 2), positive(4, 8), positive(2, 16))
+
+
+def test_descriptors_are_rounded_to_eight_bits() -> None:
+    given = features()
+    found = unpack(pack(given, np.arange(3), np.arange(3.0)), CPU).match
+    step = given.match.abs().amax((1, 2, 3)) / 127
+    assert ((found - given.match).abs().amax((1, 2, 3)) <= 0.55 * step).all()
+    cosine = F.cosine_similarity(found, given.match, dim=1)
+    assert cosine.min() > 0.9995
+
+
+@pytest.mark.parametrize(("name", "levels"), [("context", 255), ("fine8", 15), ("fine4", 15)])
+def test_maps_are_rounded_on_a_square_root_scale(name: str, levels: int) -> None:
+    given = getattr(features(), name)
+    found = getattr(unpack(pack(features(), np.arange(3), np.arange(3.0)), CPU), name)
+    top = given.amax((2, 3), keepdim=True).clamp(min=1e-4)
+    error = ((found / top).sqrt() - (given / top).sqrt()).abs()
+    assert error.max() <= 0.5 / levels + 1e-3
+    assert found.min() >= 0
+    assert (found[given == 0] == 0).all()
+    assert error.max() > 0.3 / levels  # it is rounded
+
+
+def test_neighbours_share_a_byte_and_come_back_in_order() -> None:
+    given = features(1)
+    ramp = torch.arange(16.0).square()  # the codes 0 to 15 exactly
+    fine4 = torch.zeros(1, 1, 2, 16)
+    fine4[0, 0, 1] = ramp
+    stored = pack(FrameFeatures(given.match, given.context, given.fine8, fine4), np.zeros(1), np.zeros(1))
+    assert stored.fine4.shape == (1, 1, 2, 8)
+    torch.testing.assert_close(unpack(stored, CPU).fine4, fine4, atol=0.2, rtol=2e-3)
+
+
+def test_packing_what_was_unpacked_changes_nothing() -> None:
+    first = pack(features(), np.arange(3), np.arange(3.0))
+    again = pack(unpack(first, CPU), first.frame_index, first.time_s)
+    for name in NAMES:
+        np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
+
+
+def test_zeros_stay_zeros_and_a_sample_does_not_touch_another() -> None:
+    given = features(2)
+    dark = FrameFeatures(*(getattr(given, f.name).clone() for f in fields(given)))
+    for f in fields(dark):
+        getattr(dark, f.name)[1] = 0
+    found = unpack(pack(dark, np.arange(2), np.arange(2.0)), CPU)
+    alone = unpack(pack(given[0:1], np.arange(1), np.arange(1.0)), CPU)
+    for f in fields(found):
+        value = getattr(found, f.name)
+        assert (value[1] == 0).all()
+        torch.testing.assert_close(value[:1], getattr(alone, f.name), atol=0, rtol=0)
+
+
+def test_cut_and_joined_again() -> None:
+    whole = pack(features(5), np.arange(5) * 6, np.arange(5) / 5)
+    joined = PackedFeatures.cat([whole[:2], whole[np.array([2])], whole[3:]])
+    assert len(joined) == 5
+    for name in NAMES:
+        np.testing.assert_array_equal(getattr(whole, name), getattr(joined, name))
+    assert whole[::2].frame_index.tolist() == [0, 12, 24]
+
+
+def test_descriptors_alone_are_the_same() -> None:
+    whole = pack(features(), np.arange(3), np.arange(3.0))
+    alone = unpack_match(whole.match, whole.match_scale, CPU)
+    assert torch.equal(alone, unpack(whole, CPU).match)
+
+
+@pytest.mark.parametrize(("name", "most"), [("mini", 150_000), ("base", 230_000)])
+def test_bytes_a_sample(name: str, most: int) -> None:
+    neck = preset(name).neck
+    shapes = ((neck.match, 28), (neck.context, 14), (neck.fine8, 56), (neck.fine4, 112))
+    maps = FrameFeatures(*(torch.rand(1, channels, side, side) for channels, side in shapes))
+    assert 0.8 * most < pack(maps, np.zeros(1), np.zeros(1)).bytes_per_sample < most

@@ -1,0 +1,122 @@
+"""The border: pictures and NumPy outside, tensors inside, with a tiny network."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from egohieraloc.config import preset
+from egohieraloc.errors import ConfigError
+from egohieraloc.inference.mask_box import box_from_mask, semantic_confidence
+from egohieraloc.inference.packing import PackedFeatures
+from egohieraloc.inference.predict import Predictor, choose_device
+from egohieraloc.inference.store import FeatureStore
+from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.models.weights import Calibration, Weights
+from egohieraloc.query import Query
+from egohieraloc.types import Box, Mask
+
+GENERATOR = np.random.default_rng(0)
+PICTURE = GENERATOR.integers(0, 255, (120, 160, 3), np.uint8)
+QUERY = Query(PICTURE, Box(40, 30, 100, 90))
+
+
+@pytest.fixture(scope="module")
+def predictor() -> Predictor:
+    torch.manual_seed(0)
+    network = EgoHieraLocNet(preset("tiny")).eval().requires_grad_(False)
+    return Predictor(Weights(network, Calibration(), "test"), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def packed(predictor: Predictor) -> PackedFeatures:
+    canvases = [GENERATOR.integers(0, 255, (224, 224, 3), np.uint8) for _ in range(3)]
+    return predictor.encode(canvases, np.array([0, 6, 12]), np.array([0.0, 0.2, 0.4]))
+
+
+def test_score_is_presence_times_confidence(predictor: Predictor, packed: PackedFeatures) -> None:
+    query = predictor.prepare(QUERY)
+    answers, _ = predictor.decode(query, packed, predictor.start(query))
+    output, _ = predictor.match(query, packed, predictor.start(query))
+    masks = torch.sigmoid(output.ram.mask_logits.float()).numpy()
+    presence = torch.sigmoid(output.ram.presence_logit).numpy()
+    assert len(answers) == 3
+    for answer, mask, present in zip(answers, masks, presence, strict=True):
+        assert answer.score == pytest.approx(float(present) * semantic_confidence(mask), rel=1e-5)
+        tight = box_from_mask(mask)
+        if tight is not None:
+            assert answer.box.xyxy == tuple(4 * v for v in tight.xyxy)
+
+
+def test_stored_features_answer_like_fresh_ones(
+    predictor: Predictor, packed: PackedFeatures, tmp_path: Path
+) -> None:
+    store = FeatureStore.of(tmp_path, "key")
+    store.write(0, packed)
+    stored = store.read(0)
+    assert stored is not None
+    query = predictor.prepare(QUERY)
+    fresh, _ = predictor.decode(query, packed, predictor.start(query))
+    again, _ = predictor.decode(query, stored, predictor.start(query))
+    for one, other in zip(fresh, again, strict=True):
+        assert one.score == other.score
+        assert one.box == other.box
+        np.testing.assert_array_equal(one.mask, other.mask)
+
+
+def test_a_mask_of_the_user_is_trusted(predictor: Predictor) -> None:
+    mask = np.zeros(PICTURE.shape[:2], bool)
+    mask[40:80, 50:90] = True
+    found = predictor.prepare(replace(QUERY, mask=mask)).mask
+    assert (found.quality, found.level) == (1.0, 0)
+    assert found.mask.mean() == pytest.approx(40 * 40 / 96**2, rel=0.1)
+
+
+@pytest.mark.parametrize(("quality", "level"), [(0.9, 0), (0.5, 1), (0.2, 2)])
+def test_a_providers_quality_decides_the_level(predictor: Predictor, quality: float, level: int) -> None:
+    def provider(query: Query) -> tuple[Mask, float]:
+        mask = np.zeros(query.image.shape[:2], bool)
+        mask[40:80, 50:90] = True
+        return mask, quality
+
+    asked = Predictor(Weights(predictor.network, Calibration(), "test"), device="cpu", provider=provider)
+    prepared = asked.prepare(QUERY)
+    assert (prepared.mask.quality, prepared.mask.level) == (quality, level)
+    assert prepared.template.gain.tolist() == [1.5 if level == 2 else 1.0]
+
+
+def test_an_empty_mask_of_a_provider_leaves_it_to_the_built_in_head(predictor: Predictor) -> None:
+    asked = Predictor(
+        Weights(predictor.network, Calibration(), "test"),
+        device="cpu",
+        provider=lambda query: (np.zeros(query.image.shape[:2], bool), 0.99),
+    )
+    own, found = predictor.prepare(QUERY).mask, asked.prepare(QUERY).mask
+    assert found.quality == own.quality
+    np.testing.assert_array_equal(found.mask, own.mask)
+
+
+def test_coarse_scores_one_by_one_equal_those_together(predictor: Predictor, packed: PackedFeatures) -> None:
+    query = predictor.prepare(QUERY)
+    together = predictor.coarse(query, packed.match, packed.match_scale)
+    alone = [
+        predictor.coarse(query, packed.match[i : i + 1], packed.match_scale[i : i + 1])[0] for i in range(3)
+    ]
+    np.testing.assert_allclose(together, alone, atol=0.05)
+
+
+def test_what_comes_out_is_numpy(packed: PackedFeatures) -> None:
+    assert all(isinstance(getattr(packed, f.name), np.ndarray) for f in fields(packed))
+    assert packed.frame_index.tolist() == [0, 6, 12]
+    assert packed.time_s.tolist() == [0.0, 0.2, 0.4]
+
+
+def test_device_by_name() -> None:
+    assert choose_device("cpu") == torch.device("cpu")
+    assert choose_device().type in {"cpu", "cuda", "mps"}
+    with pytest.raises(ConfigError, match="Device 'quantum' cannot be used here"):
+        choose_device("quantum")

@@ -1,0 +1,205 @@
+"""Weights on disk: what is written comes back, and every bad file is named with a remedy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from egohieraloc.config import preset
+from egohieraloc.errors import OutputError, WeightsError
+from egohieraloc.models import weights as module
+from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.models.weights import Calibration, find_weights, load_weights, save_weights
+from egohieraloc.settings import override
+
+
+@pytest.fixture(scope="module")
+def network() -> EgoHieraLocNet:
+    torch.manual_seed(0)
+    return EgoHieraLocNet(override(preset("tiny"), ["qam.decay=0.3", "query_sizes=[64,32]"]))
+
+
+@pytest.fixture
+def path(tmp_path: Path, network: EgoHieraLocNet) -> Path:
+    path = tmp_path / "tiny.safetensors"
+    save_weights(path, network, Calibration(slope=2.0, offset=-1.0, threshold=0.4))
+    return path
+
+
+def rewrite(path: Path, header: dict[str, str] | None = None, **tensors: torch.Tensor) -> None:
+    """Write the file again with parts of its header or some tensors replaced."""
+    with safe_open(path, "pt") as file:
+        old = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        metadata = file.metadata()
+    save_file({**old, **tensors}, path, metadata={**metadata, **(header or {})})
+
+
+def test_round_trip_keeps_settings_calibration_and_weights(path: Path, network: EgoHieraLocNet) -> None:
+    loaded = load_weights(path)
+    assert loaded.network.config == network.config
+    assert loaded.calibration == Calibration(slope=2.0, offset=-1.0, threshold=0.4)
+    own, read = network.state_dict(), loaded.network.state_dict()
+    assert own.keys() == read.keys()
+    for name, value in own.items():
+        assert read[name].dtype == value.dtype
+        if value.ndim > 1:
+            torch.testing.assert_close(read[name], value.half().float(), atol=0, rtol=0)
+        else:
+            assert torch.equal(read[name], value), name
+    assert not loaded.network.training
+    assert not any(p.requires_grad for p in loaded.network.parameters())
+
+
+def test_file_is_in_half_precision_and_whole(path: Path, network: EgoHieraLocNet) -> None:
+    parameters = sum(p.numel() for p in network.parameters())
+    assert path.stat().st_size < 2.5 * parameters
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_second_round_trip_changes_nothing(path: Path, tmp_path: Path) -> None:
+    first = load_weights(path)
+    save_weights(tmp_path / "again.safetensors", first.network, first.calibration)
+    again = load_weights(tmp_path / "again.safetensors")
+    for one, other in zip(first.network.parameters(), again.network.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_fingerprint_follows_the_content(path: Path, network: EgoHieraLocNet, tmp_path: Path) -> None:
+    before = load_weights(path).fingerprint
+    copy = tmp_path / "copy.safetensors"
+    copy.write_bytes(path.read_bytes())
+    assert load_weights(copy).fingerprint == before
+    rewrite(path, coarse=torch.tensor([9.0, -5.0]))
+    assert load_weights(path).fingerprint != before
+
+
+def test_missing(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"no weights file at .*gone.safetensors. Give a preset's name"):
+        load_weights(tmp_path / "gone.safetensors")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint at all", b"\xff" * 64])
+def test_corrupt(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.safetensors").write_bytes(content)
+    with pytest.raises(WeightsError, match=r"cannot be read as weights .* Fetch or train it again"):
+        load_weights(tmp_path / "bad.safetensors")
+
+
+@pytest.mark.parametrize("share", [0.001, 0.5, 0.999])
+def test_truncated(path: Path, share: float) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(WeightsError, match="cannot be read as weights"):
+        load_weights(path)
+
+
+def test_foreign(tmp_path: Path, network: EgoHieraLocNet) -> None:
+    save_file(network.backbone.state_dict(), tmp_path / "backbone.safetensors")
+    with pytest.raises(WeightsError, match=r"not a weights file of this package .*Backbone checkpoints"):
+        load_weights(tmp_path / "backbone.safetensors")
+
+
+def test_another_format_number(path: Path) -> None:
+    rewrite(path, {"format": "99"})
+    with pytest.raises(WeightsError, match="format 99, wanted 1"):
+        load_weights(path)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_not_finite(path: Path, value: float) -> None:
+    rewrite(path, coarse=torch.tensor([value, 0.0]))
+    with pytest.raises(WeightsError, match=r"not finite. Fetch or train it again"):
+        load_weights(path)
+
+
+@pytest.mark.parametrize(
+    ("network_json", "message"),
+    [
+        ('{"qam": {"decya": 0.4}}', r"Unknown setting 'qam.decya'; did you mean 'qam.decay'\?"),
+        ('{"input_size": "large"}', "'input_size' must be int"),
+        ('{"backbone": {"name": "resnet9000"}}', "No backbone is called 'resnet9000'"),
+        ("[1, 2]", "must be a table"),
+        ("{", "broken settings"),
+    ],
+)
+def test_broken_settings(path: Path, network_json: str, message: str) -> None:
+    rewrite(path, {"network": network_json})
+    with pytest.raises(WeightsError, match=message) as caught:
+        load_weights(path)
+    assert "fetch or train it again" in str(caught.value)
+
+
+def test_header_without_settings(path: Path) -> None:
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    save_file(tensors, path, metadata={"format": "1"})
+    with pytest.raises(WeightsError, match="broken settings"):
+        load_weights(path)
+
+
+def test_tensors_that_do_not_fit(path: Path, network: EgoHieraLocNet) -> None:
+    rewrite(path, extra=torch.zeros(1))
+    with pytest.raises(WeightsError, match=r"does not fit its own settings: see extra \(1 such\)"):
+        load_weights(path)
+
+
+def test_a_tensor_of_another_shape(path: Path) -> None:
+    rewrite(path, coarse=torch.zeros(3))
+    with pytest.raises(WeightsError, match=r"see coarse \(1 such\)"):
+        load_weights(path)
+
+
+def test_failed_writing_leaves_the_old_file(
+    path: Path, network: EgoHieraLocNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = path.read_bytes()
+
+    def fail(tensors: object, target: Path, metadata: object) -> None:
+        Path(target).write_bytes(before[:1000])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "save_file", fail)
+    with pytest.raises(KeyboardInterrupt):
+        save_weights(path, network)
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_unwritable_folder(tmp_path: Path, network: EgoHieraLocNet) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError, match="Choose a folder you may write to"):
+        save_weights(tmp_path / "file" / "w.safetensors", network)
+
+
+def test_find_by_name_or_path(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_weights(path) == path
+    assert find_weights("gone.safetensors") == Path("gone.safetensors")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "huge").mkdir()  # a folder that happens to have the name is not meant
+    with pytest.raises(WeightsError, match=r"No trained weights 'huge' .*egohieraloc train"):
+        find_weights("huge")
+
+
+def test_shipped_weights_are_found_by_name(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "package"
+    (package / "weights").mkdir(parents=True)
+    path.rename(package / "weights" / "mini.safetensors")
+    (package / "weights" / "README.md").write_text("about")
+    monkeypatch.setattr(module.resources, "files", lambda name: package)
+    assert find_weights("mini") == package / "weights" / "mini.safetensors"
+    with pytest.raises(WeightsError, match=r"there are: mini\)"):
+        find_weights("README")
+
+
+def test_header_is_readable_without_this_package(path: Path, network: EgoHieraLocNet) -> None:
+    with safe_open(path, "pt") as file:
+        header = file.metadata()
+    assert json.loads(header["network"])["qam"]["decay"] == 0.3
+    assert json.loads(header["calibration"])["threshold"] == 0.4

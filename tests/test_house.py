@@ -1,0 +1,148 @@
+"""The rules of the house, read from the source: imports point one way, importing does nothing."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import egohieraloc
+
+ROOT = Path(egohieraloc.__file__).parent
+TESTS = Path(__file__).parent
+OPTIONAL = {"transformers", "accelerate", "ray", "rerun", "fastapi", "uvicorn", "openvino", "tensorboard"}
+
+# What each part may import besides itself and the parts that all may use.
+SEAM = ["errors", "types", "boxes", "files", "images", "query", "config", "settings"]
+MAY_IMPORT: dict[str, set[str]] = {
+    "video": set(),
+    "models": set(),
+    "geometry": set(),
+    "data": set(),
+    "demo": set(),
+    "inference": {"video", "models"},
+    "poses": {"video", "geometry", "inference"},
+    "training": {"models", "data", "inference", "evaluation"},
+    "evaluation": {"data", "video", "geometry", "inference", "localize"},  # runs; scoring needs no network
+    "result": {"geometry"},
+    "localize": {"video", "models", "geometry", "inference", "poses", "result"},
+    "report": {"video", "models", "geometry", "inference", "poses", "localize", "result"},
+}
+OUTERMOST = {"cli", "web", "__init__", "__main__"}  # these may import everything
+LATE = {("result", "report"), ("result", "localize")}  # `Result.save` hands on, from inside the function
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+@cache
+def imports() -> list[tuple[Path, str, bool]]:
+    """Each file, each module it imports, and whether that happens as soon as the file is imported."""
+    found: list[tuple[Path, str, bool]] = []
+    for path in sorted(ROOT.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        late = {
+            id(inner)
+            for outer in ast.walk(tree)
+            if isinstance(outer, ast.FunctionDef)
+            or (isinstance(outer, ast.If) and ast.unparse(outer.test) == "TYPE_CHECKING")
+            for inner in ast.walk(outer)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                modules = [name.name for name in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{path} imports relatively"
+                inside = node.module == "egohieraloc"
+                modules = [f"{node.module}.{n.name}" if inside else str(node.module) for n in node.names]
+            else:
+                continue
+            found += ((path, module, id(node) not in late) for module in modules)
+    return found
+
+
+def test_scoring_knows_no_network() -> None:
+    """Of evaluation, only what runs our own system imports it: anybody's file is scored without."""
+    ours = {"answering", "following", "placing"}
+    wrong = [
+        f"{path.name} imports {module}"
+        for path, module, _ in imports()
+        if part_of(path) == "evaluation" and path.stem not in ours and module.startswith("egohieraloc.")
+        if module.split(".")[1] not in {"evaluation", "data", *SEAM} or module.split(".")[-1] in ours
+    ]
+    assert not wrong
+
+
+def test_imports_point_one_way() -> None:
+    wrong = []
+    for path, module, at_once in imports():
+        here = part_of(path)
+        if not module.startswith("egohieraloc.") or here in OUTERMOST:
+            continue
+        there = module.split(".")[1]
+        if here in SEAM:
+            fine = there in SEAM[: SEAM.index(here)]
+        else:
+            fine = there in {here, *SEAM, *MAY_IMPORT[here]} or (not at_once and (here, there) in LATE)
+        if not fine:
+            wrong.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert not wrong
+
+
+def test_optional_packages_are_imported_where_they_are_needed() -> None:
+    assert not [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path, module, at_once in imports()
+        if at_once and module.split(".")[0] in OPTIONAL and part_of(path) != "web"
+    ]
+
+
+def test_torch_stays_behind_its_border() -> None:
+    """Tensors live in models and training; two files of inference are the border."""
+    users = {path.relative_to(ROOT) for path, module, _ in imports() if module.split(".")[0] == "torch"}
+    outside = {str(p) for p in users if p.parts[0] not in {"models", "training", "cli", "web"}}
+    assert outside <= {"inference/predict.py", "inference/packing.py"}
+
+
+def test_geometry_imports_pycolmap_in_one_place() -> None:
+    users = {path.name for path, module, _ in imports() if module.split(".")[0] == "pycolmap"}
+    assert users <= {"sfm.py"}
+
+
+def test_importing_does_nothing() -> None:
+    """No optional package, no handler, no flag, no thread, no seed, no word."""
+    code = f"""
+import cv2, logging, numpy, os, random, sys, threading, torch
+def world():
+    return (
+        logging.root.handlers[:], logging.root.level, threading.active_count(), dict(os.environ), os.getcwd(),
+        torch.get_num_threads(), torch.backends.cudnn.benchmark, torch.get_default_dtype(),
+        torch.is_grad_enabled(), torch.get_rng_state().tolist(), random.getstate(),
+        numpy.random.get_state()[1].tolist(), numpy.geterr(), cv2.getNumThreads(), sys.excepthook,
+    )
+before = world()
+import egohieraloc
+assert world() == before
+assert not {OPTIONAL!r} & set(sys.modules), {OPTIONAL!r} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_public_names_exist() -> None:
+    assert egohieraloc.__all__ == sorted(egohieraloc.__all__)
+    for name in egohieraloc.__all__:
+        assert getattr(egohieraloc, name).__doc__, f"{name} says nothing of itself"
+
+
+def test_tests_named_in_the_documents_exist() -> None:
+    written = {
+        name for p in TESTS.rglob("test_*.py") for name in re.findall(r"def (test_\w+)", p.read_text())
+    }
+    for document in (TESTS.parent / "docs").glob("*.md"):
+        named = set(re.findall(r"::(test_\w+)", document.read_text(encoding="utf-8")))
+        assert named <= written, document.name

@@ -1,0 +1,336 @@
+"""The loop: schedules, resuming to the bit, many processes as one, clear stops, and that it learns."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+from torch import multiprocessing
+
+from clips import clip_batch
+from egohieraloc.config import NetworkConfig, preset
+from egohieraloc.errors import ConfigError, WeightsError
+from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.settings import override
+from egohieraloc.training import checkpoint
+from egohieraloc.training.batches import ClipBatch
+from egohieraloc.training.checkpoint import TrainState, export_portable, load_state
+from egohieraloc.training.loop import (
+    LossNotFiniteError,
+    OptimConfig,
+    build_optimizer,
+    learning_rate_factor,
+    train,
+)
+from egohieraloc.training.losses import LossWeights
+
+SMALL = override(preset("tiny"), ["input_size=128", "query_sizes=[64,32]"])
+SHORT = OptimConfig(
+    steps=6,
+    batch=4,
+    warmup=2,
+    precision="no",
+    freeze_norm="none",
+    checkpoint_every=2,
+    log_every=1,
+    validate_every=3,
+)
+
+
+def build(config: NetworkConfig = SMALL, seed: int = 0) -> EgoHieraLocNet:
+    torch.manual_seed(seed)
+    return EgoHieraLocNet(config)
+
+
+def source(step: int) -> ClipBatch:
+    return clip_batch(SMALL, clips=4, times=1, seed=step)
+
+
+def log_of(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def assert_equal_states(one: TrainState, other: TrainState) -> None:
+    assert one.step == other.step
+    for a, b in ((one.network, other.network), (one.averaged, other.averaged)):
+        for (name, x), y in zip(a.state_dict().items(), b.state_dict().values(), strict=True):
+            assert torch.equal(x, y), name
+    for x, y in zip(
+        one.optimizer.state_dict()["state"].values(),
+        other.optimizer.state_dict()["state"].values(),
+        strict=True,
+    ):
+        assert all(torch.equal(x[key], y[key]) for key in x)
+
+
+def test_warm_up_is_linear() -> None:
+    config = OptimConfig(warmup=250)
+    assert learning_rate_factor(0, config) == pytest.approx(1 / 250)
+    assert learning_rate_factor(124, config) == pytest.approx(0.5)
+    assert learning_rate_factor(249, config) == 1
+
+
+def test_the_papers_schedule() -> None:
+    config = OptimConfig(schedule="paper", steps=20_000)
+    expected = {250: 1, 1999: 1, 2000: 0.1, 3999: 0.1, 4000: 0.01, 10_999: 0.01, 11_000: 1e-3, 19_999: 1e-3}
+    for step, factor in expected.items():
+        assert learning_rate_factor(step, config) == pytest.approx(factor), step
+
+
+def test_the_cosine_schedule() -> None:
+    config = OptimConfig(steps=1000, warmup=200)
+    assert learning_rate_factor(200, config) == pytest.approx(1)
+    assert learning_rate_factor(600, config) == pytest.approx(0.01 + 0.99 / 2)
+    assert learning_rate_factor(1000, config) == pytest.approx(0.01)
+    assert learning_rate_factor(5000, config) == pytest.approx(0.01)
+
+
+def test_optimizer_groups() -> None:
+    """The backbone at its own rate; vectors without decay; every parameter once."""
+    network = build()
+    optimizer = build_optimizer(
+        network, OptimConfig(learning_rate=1e-2, backbone_rate=0.1, weight_decay=0.05)
+    )
+    assert sum(len(g["params"]) for g in optimizer.param_groups) == len(list(network.parameters()))
+    for name, parameter in network.named_parameters():
+        (group,) = [g for g in optimizer.param_groups if any(parameter is p for p in g["params"])]
+        assert group["lr"] == pytest.approx(1e-3 if name.startswith("backbone.") else 1e-2)
+        assert group["weight_decay"] == (0.05 if parameter.ndim > 1 else 0)
+
+
+class Killed(BaseException):
+    """Like a signal: nothing catches it."""
+
+
+@pytest.mark.parametrize("killed_at", [1, 3, 5])
+def test_killed_and_resumed_ends_with_the_same_bits(tmp_path: Path, killed_at: int) -> None:
+    def dying(step: int) -> ClipBatch:
+        if step == killed_at:
+            raise Killed
+        return source(step)
+
+    whole = train(build(), source, SHORT, tmp_path / "whole")
+    with pytest.raises(Killed):
+        train(build(), dying, SHORT, tmp_path / "killed")
+    saved = (tmp_path / "killed" / checkpoint.CHECKPOINT).exists()
+    assert saved == (killed_at >= 2)
+    resumed = train(build(seed=int(saved)), source, SHORT, tmp_path / "killed", resume=saved)
+    assert_equal_states(whole, resumed)
+    assert not list((tmp_path / "killed").glob(".*"))
+    first, second = log_of(tmp_path / "whole"), log_of(tmp_path / "killed")
+    assert first[-1]["total"] == second[-1]["total"]
+
+
+def test_a_checkpoint_cut_short_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(build(), source, override(SHORT, ["steps=2"]), tmp_path)
+    before = (tmp_path / checkpoint.CHECKPOINT).read_bytes()
+
+    def fail(value: object, path: Path) -> None:
+        Path(path).write_bytes(b"half")
+        raise Killed
+
+    monkeypatch.setattr(checkpoint.torch, "save", fail)
+    with pytest.raises(Killed):
+        train(build(), source, SHORT, tmp_path, resume=True)
+    assert (tmp_path / checkpoint.CHECKPOINT).read_bytes() == before
+
+
+def test_nothing_to_resume_and_broken_checkpoints(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"nothing to resume in .* Start without --resume"):
+        train(build(), source, SHORT, tmp_path, resume=True)
+    (tmp_path / checkpoint.CHECKPOINT).write_bytes(b"half a file")
+    with pytest.raises(WeightsError, match="cannot be read"):
+        train(build(), source, SHORT, tmp_path, resume=True)
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
+    train(build(), source, override(SHORT, ["steps=1"]), tmp_path)
+    other = build(override(SMALL, ["ram.width=32"]))
+    with pytest.raises(WeightsError, match=r"another network"):
+        train(other, source, SHORT, tmp_path, resume=True)
+
+
+def test_the_time_limit_ends_a_run_that_can_go_on(tmp_path: Path) -> None:
+    state = train(build(), source, SHORT, tmp_path, until_s=0)
+    assert state.step == 1
+    assert train(build(seed=1), source, SHORT, tmp_path, resume=True).step == SHORT.steps
+
+
+def test_portable_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files, close to the exact state, and one can go on from them."""
+    state = train(build(), source, SHORT, tmp_path / "exact")
+    monkeypatch.setattr(checkpoint, "SHARD_BYTES", 800_000)
+    paths = export_portable(state, tmp_path / "portable")
+    assert len(paths) > 3
+    assert max(p.stat().st_size for p in paths) < 850_000
+    exact = (tmp_path / "exact" / checkpoint.CHECKPOINT).stat().st_size
+    assert sum(p.stat().st_size for p in paths) < 0.6 * exact
+    moved = build(seed=1)
+    read = TrainState.start(moved, build_optimizer(moved, SHORT))
+    load_state(read, tmp_path / "portable")
+    assert read.step == SHORT.steps
+    for a, b in ((state.network, read.network), (state.averaged, read.averaged)):
+        for (name, x), y in zip(a.state_dict().items(), b.state_dict().values(), strict=True):
+            if x.ndim > 1:
+                torch.testing.assert_close(x, y, rtol=2**-8, atol=0, msg=name)
+            else:
+                assert torch.equal(x, y), name
+    ours, theirs = state.optimizer.state_dict()["state"], read.optimizer.state_dict()["state"]
+    for index, moments in ours.items():
+        for key, value in moments.items():
+            torch.testing.assert_close(theirs[index][key], value, rtol=2**-8, atol=0)
+    longer = override(SHORT, ["steps=7"])
+    assert train(build(seed=1), source, longer, tmp_path / "portable", resume=True).step == 7
+
+
+def test_portable_files_of_a_real_network_stay_below_15_mb(tmp_path: Path) -> None:
+    network = build(preset("mini"))
+    optimizer = build_optimizer(network, SHORT)
+    for parameter in network.parameters():
+        optimizer.state[parameter] = {
+            "step": torch.tensor(1.0),
+            "exp_avg": torch.zeros_like(parameter),
+            "exp_avg_sq": torch.zeros_like(parameter),
+        }
+    paths = export_portable(TrainState.start(network, optimizer), tmp_path)
+    assert len(paths) >= 3
+    assert max(p.stat().st_size for p in paths) <= 15_000_000
+
+
+def test_a_portable_checkpoint_with_a_lost_file(tmp_path: Path) -> None:
+    state = TrainState.start(network := build(), build_optimizer(network, SHORT))
+    export_portable(state, tmp_path)[0].unlink()
+    with pytest.raises(WeightsError, match=r"portable checkpoint .* Copy all of its files again"):
+        load_state(state, tmp_path)
+
+
+@pytest.mark.parametrize("log_every", [1, 1000])
+def test_a_loss_that_is_not_finite_stops_before_it_is_saved(tmp_path: Path, log_every: int) -> None:
+    def poisoned(step: int) -> ClipBatch:
+        batch = source(step)
+        if step == 2:
+            batch.frames.fill_(torch.nan)
+        return batch
+
+    config = override(SHORT, [f"log_every={log_every}"])
+    with pytest.raises(LossNotFiniteError, match=r"at step [34]. Lower optim.learning_rate") as caught:
+        train(build(), poisoned, config, tmp_path)
+    assert "resume from the last checkpoint" in str(caught.value)
+    saved = torch.load(tmp_path / checkpoint.CHECKPOINT, weights_only=True)
+    assert saved["step"] == 2
+    assert all(v.isfinite().all() for v in saved["network"].values())
+
+
+def test_log_and_validation(tmp_path: Path) -> None:
+    def validate(network: EgoHieraLocNet) -> dict[str, float]:
+        assert not network.training
+        return {"success": 0.5}
+
+    train(build(), source, SHORT, tmp_path, validate=validate)
+    rows = log_of(tmp_path)
+    terms = [row for row in rows if "total" in row]
+    assert [row["step"] for row in terms] == [1, 2, 3, 4, 5, 6]
+    assert [row["step"] for row in rows if "success" in row] == [3, 6]
+    weights = LossWeights()
+    for row in terms:
+        total = sum(getattr(weights, name) * row[name] for name in weights.__dataclass_fields__)
+        assert row["total"] == pytest.approx(total, abs=1e-4)
+        assert row["learning_rate"] == pytest.approx(
+            SHORT.learning_rate * learning_rate_factor(int(row["step"]) - 1, SHORT), abs=1e-6
+        )
+
+
+def test_average_follows_the_weights() -> None:
+    network = build()
+    state = TrainState.start(network, build_optimizer(network, SHORT))
+    before = state.averaged.coarse.clone()
+    with torch.no_grad():
+        network.coarse += 1
+    state.average(network, 0.999)  # early on the average is short: 1/10
+    torch.testing.assert_close(state.averaged.coarse, before + 0.9)
+    state.step = 10**6
+    state.average(network, 0.999)
+    torch.testing.assert_close(state.averaged.coarse, before + 0.9 + 0.1 * 0.001)
+
+
+@pytest.mark.parametrize(("where", "frozen"), [("none", 0), ("backbone", 1), ("all", 2)])
+def test_frozen_statistics_stay(tmp_path: Path, where: str, frozen: int) -> None:
+    network = build()
+    before = {n: b.clone() for n, b in network.named_buffers() if n.endswith("running_mean")}
+    train(network, source, override(SHORT, ["steps=1", f"freeze_norm={where}"]), tmp_path)
+    after = dict(network.named_buffers())
+    same = {n for n in before if torch.equal(before[n], after[n])}
+    backbone = {n for n in before if n.startswith("backbone.")}
+    assert same == (set(), backbone, set(before))[frozen]
+
+
+DISTRIBUTED = override(SHORT, ["steps=4", "freeze_norm=all"])
+NO_CONTRAST = LossWeights(contrast=0)  # its negatives are those of one process
+
+
+def worker(rank: int, processes: int, port: int, folder: str) -> None:
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(processes),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "ACCELERATE_USE_CPU": "true",
+        "OMP_NUM_THREADS": "1",
+    }
+    torch.set_num_threads(1)
+    state = train(build(), source, DISTRIBUTED, Path(folder), weights=NO_CONTRAST)
+    torch.save(state.network.state_dict(), Path(folder) / f"rank{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_train_as_one(tmp_path: Path) -> None:
+    """With the same whole batch a step: one absent clip among four makes the parts unequal."""
+    one = train(build(), source, DISTRIBUTED, tmp_path / "one", weights=NO_CONTRAST)
+    (tmp_path / "two").mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    multiprocessing.spawn(worker, (2, port, str(tmp_path / "two")), nprocs=2)
+    ranks = [torch.load(tmp_path / "two" / f"rank{r}.pt", weights_only=True) for r in range(2)]
+    for name, value in one.network.state_dict().items():
+        assert torch.equal(ranks[0][name], ranks[1][name]), name
+        torch.testing.assert_close(ranks[0][name], value, atol=2e-5, rtol=1e-3, msg=name)
+    single, double = log_of(tmp_path / "one"), log_of(tmp_path / "two")
+    assert len(single) == len(double) == DISTRIBUTED.steps
+    for row, other in zip(single, double, strict=True):
+        for name in set(row) - {"time_s", "elapsed_s", "contrast"}:
+            assert other[name] == pytest.approx(row[name], rel=1e-3, abs=2e-4), name
+
+
+def test_a_batch_that_does_not_divide(tmp_path: Path) -> None:
+    from egohieraloc.training.loop import _share
+
+    with pytest.raises(ConfigError, match="4 clips does not divide among 3 processes"):
+        _share(source(0), torch.rand(4, 2), 0, 3)
+
+
+def test_tiny_overfits_one_batch(tmp_path: Path) -> None:
+    batch = clip_batch(preset("tiny"), clips=4, times=1)
+    config = OptimConfig(
+        steps=70,
+        warmup=10,
+        learning_rate=8e-3,
+        backbone_rate=1.0,
+        precision="no",
+        freeze_norm="none",
+        log_every=10,
+        checkpoint_every=10**6,
+    )
+    train(build(preset("tiny")), lambda step: batch, config, tmp_path)
+    last = log_of(tmp_path)[-1]
+    assert last["mask_iou"] > 0.9
+    assert last["presence_accuracy"] == 1
+    assert math.isfinite(last["total"])

@@ -1,0 +1,116 @@
+"""Recipes: read, overridden, run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_packs import tiny_packs
+
+from egohieraloc.config import PRESETS, preset
+from egohieraloc.errors import ConfigError, MissingExtraError
+from egohieraloc.models.weights import load_weights
+from egohieraloc.training import recipe as module
+from egohieraloc.training.loop import OptimConfig
+from egohieraloc.training.recipe import build_network, read_recipe, run_recipe
+
+TINY = """
+preset = "tiny"
+start = "random"
+[network]
+input_size = 128
+query_sizes = [64, 32]
+[optim]
+steps = 2
+batch = 2
+precision = "no"
+log_every = 1
+[composer]
+query_px = 64
+frame_px = 128
+clip_frames = 1
+twin_similarity = 2.0
+min_visible_px = 8.0
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "recipe.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_recipe_builds_on_its_preset(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, TINY))
+    assert recipe.network.neck == preset("tiny").neck
+    assert recipe.network.query_sizes == (64, 32)
+    assert (recipe.optim.steps, recipe.optim.warmup) == (2, OptimConfig().warmup)
+
+
+def test_words_override_the_file_and_the_preset_too(tmp_path: Path) -> None:
+    path = write(tmp_path, TINY)
+    assert read_recipe(path, ["optim.steps=7"]).optim.steps == 7
+    other = read_recipe(path, ["preset=base", "network.qam.decay=0.2"])
+    assert other.network.backbone == PRESETS["base"].backbone
+    assert other.network.qam.decay == 0.2
+    assert other.network.input_size == 128
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('preset = "huge"', "No preset is called 'huge'"),
+        ("[optim]\nstep = 3", r"Unknown setting 'optim.step'; did you mean 'optim.steps'\?"),
+        ("[optim]\nsteps = 'many'", "'optim.steps' must be int"),
+        ("[optim", "Cannot read the recipe"),
+    ],
+)
+def test_bad_recipes(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_recipe(write(tmp_path, text))
+
+
+def test_a_recipe_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"Cannot read the recipe .*gone.toml"):
+        read_recipe(tmp_path / "gone.toml")
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "recipes").glob("*.toml")), ids=str)
+def test_shipped_recipes_are_read(path: Path) -> None:
+    recipe = read_recipe(path)
+    assert recipe.composer.frame_px == recipe.network.input_size
+    assert recipe.composer.query_px == recipe.network.query_sizes[0]
+
+
+def test_the_same_seed_builds_the_same_network(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, TINY))
+    one, other = build_network(recipe), build_network(recipe)
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+    different = build_network(read_recipe(tmp_path / "recipe.toml", ["optim.seed=1"]))
+    assert not torch.equal(one.ram.cell.weight, different.ram.cell.weight)
+
+
+def test_a_run_leaves_recipe_log_checkpoint_and_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "read_packs", lambda folder: tiny_packs())
+    recipe = read_recipe(write(tmp_path, TINY))
+    state = run_recipe(recipe, tmp_path / "data", tmp_path / "run")
+    assert state.step == 2
+    files = {p.name for p in (tmp_path / "run").iterdir() if "tfevents" not in p.name}
+    assert files == {"recipe.json", "log.jsonl", "checkpoint.pt", "weights.safetensors"}
+    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["optim"]["steps"] == 2
+    loaded = load_weights(tmp_path / "run" / "weights.safetensors")
+    assert loaded.network.config == recipe.network
+    assert torch.equal(loaded.network.coarse, state.averaged.coarse)
+
+
+def test_without_accelerate_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(MissingExtraError, match=r"egohieraloc\[train\]"):
+        run_recipe(read_recipe(write(tmp_path, TINY)), tmp_path, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
