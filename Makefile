@@ -11,11 +11,14 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/pip install --quiet -e ".[dev]"
 	touch $@
 
+# One file of tests a core at a time, one thread each.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-all: $(VENV)/.installed
-	$(BIN)/python -m pytest -m "slow or not slow" --timeout=3600
+	$(PYTEST) -m "slow or not slow" --timeout=3600
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
