@@ -20,7 +20,11 @@ from egohieraloc.images import write_image
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+# Slow: on busy cores a touch or a click can come too late for the page's own timing.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 HOSTILE = '<img src=x onerror="document.title=1">.mp4'
 Open = Callable[..., Any]
