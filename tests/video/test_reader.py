@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -415,6 +416,28 @@ def test_bad_files(make_video, tmp_path: Path) -> None:
         sound.writeframes(bytes(16000))
     with pytest.raises(VideoError, match=r"sound\.wav holds no pictures: only sound"):
         Video.open(tmp_path / "sound.wav")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ffconcat version 1.0\nfile other.ts\n",
+        "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nother.ts\n#EXT-X-ENDLIST\n",
+    ],
+)
+@pytest.mark.parametrize("name", ["list.mp4", "list.m3u8", "list.ffconcat"])
+def test_a_list_of_other_files_is_refused_and_they_stay_closed(tmp_path: Path, text: str, name: str) -> None:
+    os.mkfifo(tmp_path / "other.ts")  # opening a pipe that nobody fills would never end
+    (tmp_path / name).write_text(text)
+    with pytest.raises(VideoError, match=r"cannot be read as a video .* a list of other files"):
+        Video.open(tmp_path / name)
+
+
+def test_a_name_that_looks_like_an_address_is_a_file(make_video, tmp_path: Path, monkeypatch) -> None:
+    make_video("plain.mp4", frames=4).rename(tmp_path / "concat:12:30.mp4")
+    monkeypatch.chdir(tmp_path)
+    assert Video.open("concat:12:30.mp4").info.num_frames == 4
 
 
 def test_a_cover_picture_is_no_video(tmp_path: Path) -> None:
