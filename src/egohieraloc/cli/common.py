@@ -9,17 +9,20 @@ from typing import Annotated
 
 import typer
 
+from egohieraloc.config import SearchConfig
 from egohieraloc.errors import QueryError
 from egohieraloc.inference.search import Progress
 from egohieraloc.localize import Localizer, LocalizerConfig
 from egohieraloc.query import Query, parse_box
-from egohieraloc.settings import override, update
 from egohieraloc.video.reader import Video
 
 Model = Annotated[str, typer.Option(help="Name of shipped weights, or a .safetensors file.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps ...; chosen by itself unless given.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="Change a setting, e.g. temporal.rule=paper. Repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--set", help="Change a setting, e.g. temporal.rule=paper or network.dpm.top_k=1. Repeatable."
+    ),
 ]
 Fps = Annotated[str, typer.Option(help="Samples a second, or 'native' for every frame.")]
 FolderFps = Annotated[float, typer.Option(help="Pictures a second when VIDEO is a folder.")]
@@ -32,8 +35,10 @@ def build_localizer(
 ) -> Localizer:
     """A Localizer from the common options."""
     rate = None if fps == "native" else _number(fps)
-    config = override(update(LocalizerConfig(), {"search": {"fps": rate}}), settings or [])
-    return Localizer.from_pretrained(model, device=device, config=config, cache=cache)
+    config = LocalizerConfig(search=SearchConfig(fps=rate))
+    return Localizer.from_pretrained(
+        model, device=device, config=config, settings=settings or (), cache=cache
+    )
 
 
 def read_query(

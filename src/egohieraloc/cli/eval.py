@@ -25,9 +25,9 @@ from egohieraloc.evaluation.placing import PlaceAnswers, Views, place_questions
 from egohieraloc.evaluation.predictions import read_vq2d_predictions
 from egohieraloc.evaluation.run import run, run_info, write_results
 from egohieraloc.inference.store import default_cache
-from egohieraloc.localize import LocalizerConfig
+from egohieraloc.localize import LocalizerConfig, with_settings
 from egohieraloc.models.weights import find_weights, load_weights
-from egohieraloc.settings import override, to_dict
+from egohieraloc.settings import to_dict
 
 app = typer.Typer(help="Run over a benchmark and score the predictions.", no_args_is_help=True)
 
@@ -226,7 +226,7 @@ def _run(
 def _system(model: str, device: str | None, settings: list[str] | None, cache: Path | None) -> System:
     """Paths are made absolute: other processes may start elsewhere."""
     name = str(Path(model).resolve()) if Path(model).exists() else model
-    config = override(LocalizerConfig(), settings or [])
+    config = with_settings(LocalizerConfig(), settings or (), load_weights(find_weights(name)))
     return System(name, device, config, (cache or default_cache()).resolve())
 
 
