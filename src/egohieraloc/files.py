@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,6 +34,31 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
+
+
+@contextmanager
+def atomic_folder(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary folder inside the folder `path`; on any failure it is removed, on success what was
+    written there moves up and replaces what has the same name."""
+    path = Path(path)
+    new = not path.exists()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path, prefix=".unfinished-"))
+    except OSError as error:
+        raise OutputError(f"Cannot write to {path}: {error}. Choose a folder you may write to.") from error
+    try:
+        yield temporary
+        for part in sorted(temporary.iterdir()):
+            target = path / part.name
+            if part.is_dir():
+                shutil.rmtree(target, ignore_errors=True)
+            os.replace(part, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if new:
+            with suppress(OSError):  # it stays where there is something in it
+                path.rmdir()
 
 
 def write_json(path: str | Path, value: Any) -> None:

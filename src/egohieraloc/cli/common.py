@@ -58,13 +58,15 @@ def read_query(
 
 @contextmanager
 def progress_bar(*, enabled: bool) -> Iterator[Progress]:
-    """Bars on standard error, with the time left."""
+    """Bars on standard error, with the time left, where somebody looks at it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description:18}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=Console(stderr=True), disable=not enabled, transient=True) as bars:
+    console = Console(stderr=True)
+    seen = enabled and console.is_terminal
+    with Bars(*columns, console=console, disable=not seen, transient=True) as bars:
         tasks: dict[str, int] = {}
 
         def show(stage: str, done: int, total: int) -> None:
