@@ -28,7 +28,11 @@ class BackboneConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class NeckConfig:
-    """What is kept of a frame: compact maps at four strides, made without knowing any query."""
+    """What is kept of a frame: compact maps at four strides, made without knowing any query.
+
+    A sample of 448 pixels takes 784 bytes on disk for each channel of `match`, 196 of `context`, 1,568 of
+    `fine8` and 6,272 of `fine4`; the presets stay under 150 kB.
+    """
 
     width: int = 64  # inner width of the top-down path
     match: int = 96  # D_xi, channels of the descriptors at stride 16
@@ -266,13 +270,13 @@ PRESETS: dict[str, NetworkConfig] = {
     "mini": NetworkConfig(),
     "base": NetworkConfig(
         backbone=BackboneConfig(name="pvt_v2_b1"),
-        neck=NeckConfig(width=128, match=128, context=128, fine8=32, fine4=8),
+        neck=NeckConfig(width=128, context=96),
         ram=RamConfig(width=160, attention_layers=3),
     ),
     # The paper's network: PVT-L, no cross-attention.
     "large": NetworkConfig(
         backbone=BackboneConfig(name="pvt_v1_large"),
-        neck=NeckConfig(width=256, match=256, context=256, fine8=64, fine4=32, signed=False),
+        neck=NeckConfig(width=256, context=96, signed=False),
         ram=RamConfig(width=256, attention_layers=0),
     ),
 }
