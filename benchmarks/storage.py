@@ -4,7 +4,7 @@
 
 The same questions are answered from stored features and from features as the network made them: that of the
 bundled demo clip, or those of ego_dev/ in DIR (see `real_dev.py`). Printed are, over the samples decoded both
-times, the largest and the mean difference of scores, the space-time IoU of the two answers with each other, and
+times, the largest and the mean difference of scores, the space-time IoU of both answers with each other, and
 that of each with the truth.
 """
 

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from egohieraloc import Localizer, LocalizerConfig, Query, Video
 from egohieraloc.config import preset
 from egohieraloc.errors import ConfigError
 from egohieraloc.images import write_image
-from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import Calibration, copy_weights, load_weights, save_weights
+from egohieraloc.models.weights import Calibration, copy_weights, load_weights
 from egohieraloc.types import Box
+from untrained import untrained_model
 
 # One of each ablation that asks for no other weights.
 REACHING = [
@@ -38,11 +37,7 @@ REACHING = [
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
-    torch.manual_seed(0)
-    network = EgoHieraLocNet(preset("tiny"))
-    save_weights(path, network)
-    return path
+    return untrained_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

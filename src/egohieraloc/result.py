@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from egohieraloc.localize import Localizer
 
 
+# All that an answer may leave in its folder. An earlier answer's are thrown out.
+FILES = ("masks", "overlay.mp4", "curve.png", "cameras.json", "report.html", "result.json")
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """Where the thing was last seen: a track or a reason, and what it was chosen from."""
@@ -69,7 +73,7 @@ class Result:
         """Write result.json, masks, overlay.mp4 and curve.png, all or none; returns the JSON's path."""
         from egohieraloc.report.save import save_result
 
-        with atomic_folder(folder) as temporary:
+        with atomic_folder(folder, replaces=FILES) as temporary:
             written = save_result(self, temporary, folder_fps=folder_fps)
         return Path(folder) / written.name
 
@@ -82,7 +86,7 @@ class Result:
         """
         from egohieraloc.report.build import save_report
 
-        with atomic_folder(folder) as temporary:
+        with atomic_folder(folder, replaces=FILES) as temporary:
             written = save_report(self, temporary, localizer, folder_fps=folder_fps)
         return Path(folder) / written.name
 

@@ -13,17 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from egohieraloc.cli import main
-from egohieraloc.config import preset
 from egohieraloc.images import write_image
 from egohieraloc.inference import store
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.store import CHUNK, FeatureStore
-from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import Calibration, save_weights
 from egohieraloc.report import draw, save
+from untrained import run_command, untrained_model
 
 SAMPLES = 3 * CHUNK + 4
 STOPPED = "Stopped. What was finished is kept; run the same command to go on.\n"
@@ -41,11 +37,7 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained network that takes everything for an answer."""
-    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
-    torch.manual_seed(0)
-    save_weights(path, EgoHieraLocNet(preset("tiny")), Calibration(threshold=0.0))
-    return path
+    return untrained_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
@@ -77,14 +69,6 @@ def half_a_file(tensors: dict[str, np.ndarray], path: Path, metadata: dict[str, 
     signal.raise_signal(signal.SIGINT)
 
 
-def run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
-    """What the command line ends with."""
-    monkeypatch.setattr(sys, "argv", ["egohieraloc", *words])
-    with pytest.raises(SystemExit) as end:
-        main()
-    return end.value.code or 0
-
-
 def stored(folder: Path) -> list[bool]:
     """Whether each file of a cache is a whole chunk."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -114,7 +98,7 @@ def test_nothing_half_written_stays_and_the_next_run_works(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, broken)
-        assert run(words, monkeypatch) == 130
+        assert run_command(words, monkeypatch) == 130
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", STOPPED)
     assert not (tmp_path / "out").exists()
@@ -129,7 +113,7 @@ def test_nothing_half_written_stays_and_the_next_run_works(
         return encode(self, canvases, *rest)
 
     monkeypatch.setattr(Predictor, "encode", counted)
-    assert run(words, monkeypatch) == 0
+    assert run_command(words, monkeypatch) == 0
     assert encoded == SAMPLES - min(chunks * CHUNK, SAMPLES)
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert len(result["curve"]["raw"]) == SAMPLES
@@ -144,9 +128,9 @@ def test_an_earlier_answer_is_left_as_it_was(
     (tmp_path / "out" / "masks" / "old.png").write_text("earlier")
     with monkeypatch.context() as patch:
         patch.setattr(draw, "draw_frame", interrupting(draw.draw_frame, 1))
-        assert run(words, monkeypatch) == 130
+        assert run_command(words, monkeypatch) == 130
     assert sorted(p.name for p in (tmp_path / "out").rglob("*")) == ["masks", "old.png", "result.json"]
-    assert run(words, monkeypatch) == 0
+    assert run_command(words, monkeypatch) == 0
     assert (tmp_path / "out" / "result.json").read_text() != "earlier"
     assert not (tmp_path / "out" / "masks" / "old.png").exists()
 

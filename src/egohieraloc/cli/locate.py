@@ -13,7 +13,7 @@ from egohieraloc.cli import common
 from egohieraloc.files import atomic_folder
 from egohieraloc.geometry.locate import describe as describe_place
 from egohieraloc.geometry.reconstruction import read_cameras
-from egohieraloc.result import Result
+from egohieraloc.result import FILES, Result
 from egohieraloc.types import Localization3D, NotFound
 from egohieraloc.video.reader import Video
 
@@ -53,7 +53,8 @@ def locate(
     question = common.read_query(source, query, box, at, query_mask)
     localizer = common.build_localizer(model, device, settings, fps, cache)
     cameras = read_cameras(poses) if poses else None
-    with atomic_folder(out) if out else nullcontext() as folder:  # a folder that cannot be written shows now
+    # A folder that cannot be written to shows now, not after the search.
+    with atomic_folder(out, replaces=FILES) if out else nullcontext() as folder:
         with common.progress_bar(enabled=not json) as progress:
             result = localizer.locate(
                 question, source, until_s=until, in_3d=in_3d, poses=cameras, progress=progress
