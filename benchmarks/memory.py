@@ -1,4 +1,4 @@
-"""Peak memory of `egohieraloc locate` on 1080p videos of different lengths.
+"""Peak memory of `egohieraloc locate`, report and all, on 1080p videos of different lengths.
 
     python benchmarks/memory.py [--model mini] [--minutes 2 20]
 
@@ -81,7 +81,7 @@ def main() -> None:
             video = folder / f"{minutes:g}.mp4"
             write_video(video, minutes)
             words = ["locate", str(video), "--at", "1", "--box", ",".join(map(str, BOX)), "--model", model]
-            words += ["--cache", str(folder / "cache"), "--json"]
+            words += ["--cache", str(folder / "cache"), "--out", str(folder / "answer")]
             first, second = peak_mb(words), peak_mb(words)
             print(f"{minutes:g} minutes: {first:.0f} MB, asked again {second:.0f} MB", flush=True)
 

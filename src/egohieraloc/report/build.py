@@ -23,7 +23,8 @@ from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 EXPLAINED = 4  # samples whose maps are shown
-MANY_SAMPLES = 500  # beyond it, thumbnails shrink so that the page stays small
+MANY_SAMPLES = 500  # beyond it, thumbnails shrink so that the page stays small,
+MAX_PICTURES = 1000  # and beyond this many only samples of tracks have their own
 
 
 def save_report(
@@ -45,7 +46,7 @@ def save_report(
         result.query,
         result.curve,
         result.track,
-        _thumbnails(video, result.video.frame_indices),
+        _thumbnails(video, result),
         alternatives=result.alternatives,
         query_mask=query_mask,
         overlay_mp4=overlay.read_bytes() if isinstance(result.track, ResponseTrack) else None,
@@ -63,10 +64,15 @@ def save_report(
     return path
 
 
-def _thumbnails(video: Video, indices: tuple[int, ...]) -> tuple[bytes, ...]:
-    """A picture per sample; a frame that cannot be decoded is stood for by the one before it."""
+def _thumbnails(video: Video, result: Result) -> tuple[bytes, ...]:
+    """A picture per sample; those that have none of their own, or cannot be decoded, take the one before."""
+    indices = result.video.frame_indices
     width, quality = (400, 72) if len(indices) <= MANY_SAMPLES else (160, 60)
-    pictures = {f.index: thumbnail(f.rgb, width_px=width, quality=quality) for f in video.frames(indices)}
+    found = [track for track in (result.track, *result.alternatives) if isinstance(track, ResponseTrack)]
+    wanted = set(range(0, len(indices), -(-len(indices) // MAX_PICTURES) or 1))
+    wanted.update(p.sample for track in found for p in track.predictions)
+    frames = video.frames([indices[sample] for sample in sorted(wanted)])
+    pictures = {f.index: thumbnail(f.rgb, width_px=width, quality=quality) for f in frames}
     shown: list[bytes] = []
     for index in indices:
         shown.append(pictures.get(index) or (shown[-1] if shown else next(iter(pictures.values()))))

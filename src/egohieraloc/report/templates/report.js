@@ -3,6 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const { samples, curve, tracks, video, query } = data;
   const count = samples.time.length;
+  samples.picture.forEach((uri, sample, all) => { all[sample] = uri || all[sample - 1]; });
   const answer = data.found ? tracks[0] : null;
   const byId = (id) => document.getElementById(id);
   const SVG = "http://www.w3.org/2000/svg";
