@@ -10,6 +10,13 @@ export const make = (tag, attributes = {}, ...children) => filled(document.creat
 export const draw = (tag, attributes = {}, ...children) =>
   filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
+// Entries of a legend, from [colour, text].
+export const legend = (entries) => entries.map(([colour, text]) => {
+  const swatch = make("i");
+  swatch.style.background = colour;
+  return make("li", {}, swatch, text);
+});
+
 export function clock(seconds) {
   const tenths = Math.round(seconds * 10);
   const minutes = Math.floor(tenths / 600);

@@ -10,9 +10,10 @@ const MIN_DRAWN_PX = 5; // less is a click
 
 export class Viewer {
   // viewAt(time, playing) tells what to mark: {box, mask, maskBox, other} or null.
-  // onTime(time) is called whenever the moment changes, onDraft(box) when a box was drawn or taken away.
-  constructor({ viewAt, onTime, onDraft }) {
-    Object.assign(this, { viewAt, onTime, onDraft });
+  // onTime(time) is called whenever the moment changes, onDraft(box) when a box was drawn or taken away, onStill()
+  // when the server's picture of the moment is there.
+  constructor({ viewAt, onTime, onDraft, onStill }) {
+    Object.assign(this, { viewAt, onTime, onDraft, onStill });
     this.stage = byId("stage");
     this.video = byId("video");
     this.still = byId("still");
@@ -23,20 +24,26 @@ export class Viewer {
     this.listen();
   }
 
-  open(entry, time = 0) {
+  // Opens a video, or with null none: nothing is asked of the server any more.
+  open(entry) {
     this.pause();
     this.entry = entry;
     this.draft = null;
     this.playable = true;
     this.still.hidden = true;
-    this.still.removeAttribute("src");
+    clearTimeout(this.stillTimer);
+    this.loading?.removeAttribute("src");
+    if (!entry) {
+      this.video.removeAttribute("src");
+      return this.video.load();
+    }
     this.stage.style.aspectRatio = `${entry.width} / ${entry.height}`;
     this.stage.style.maxWidth = `calc(66vh * ${entry.width / entry.height})`;
     byId("marks").setAttribute("viewBox", `0 0 ${entry.width} ${entry.height}`);
     byId("scrub").max = this.last();
     byId("scrub").step = 1 / entry.fps;
     this.video.src = `/videos/${entry.id}/file`;
-    this.seek(time);
+    this.seek(0);
   }
 
   last() { return Math.max(0, this.entry.duration_s - 1 / this.entry.fps); }
@@ -53,12 +60,13 @@ export class Viewer {
     if (this.playable) this.still.hidden = true;
     const wanted = this.wanted = `/videos/${this.entry.id}/frame?time_s=${this.time.toFixed(4)}`;
     this.stillTimer = setTimeout(() => {
-      const picture = new Image();
+      const picture = this.loading = new Image();
       picture.onload = () => {
         if (wanted !== this.wanted || (this.playing && this.playable)) return;
-        this.still.src = wanted;
-        this.still.hidden = false;
-        this.still.alt = `Frame at ${clock(this.time)}`;
+        Object.assign(picture, { id: "still", draggable: false, alt: `Frame at ${clock(this.time)}` });
+        this.still.replaceWith(picture);
+        this.still = picture;
+        this.onStill();
         if (this.playing) this.stepSlowly();
       };
       picture.onerror = () => { if (wanted === this.wanted) this.pause(); };
@@ -120,6 +128,8 @@ export class Viewer {
     this.onTime(this.time);
   }
 
+  isAt(time) { return this.entry && Math.abs(time - this.time) < 0.5 / this.entry.fps; }
+
   mark() {
     const marks = [];
     const view = this.viewAt(this.time, this.playing);
@@ -128,7 +138,7 @@ export class Viewer {
       marks.push(draw("image", { href: view.mask, x: x1, y: y1, width: x2 - x1, height: y2 - y1, preserveAspectRatio: "none", opacity: 0.32 }));
     }
     if (view) marks.push(...outline(view.box, view.other ? "mark other" : "mark"));
-    if (this.draft && Math.abs(this.draft.time - this.time) < 0.5 / this.entry.fps) marks.push(...outline(this.draft.box, "mark draft"));
+    if (this.draft && this.isAt(this.draft.time)) marks.push(...outline(this.draft.box, "mark draft"));
     byId("marks").replaceChildren(...marks);
   }
 
@@ -174,6 +184,8 @@ export class Viewer {
       this.setDraft(drawn ? between(start.at, point(event)) : null);
       start = null;
     });
+    // A finger that rests before it moves must not call the menu of the picture, which would end the drawing.
+    this.stage.addEventListener("contextmenu", (event) => { if (start) event.preventDefault(); });
     this.stage.addEventListener("pointercancel", () => { start = null; this.setDraft(null); });
   }
 
@@ -186,8 +198,7 @@ export class Viewer {
     this.pause();
     const { width, height } = this.entry, step = width / 50;
     const [dx, dy] = arrows[event.key].map((way) => way * step);
-    const here = this.draft && Math.abs(this.draft.time - this.time) < 0.5 / this.entry.fps;
-    if (!here) return this.setDraft([0.4 * width, 0.4 * height, 0.6 * width, 0.6 * height]);
+    if (!this.draft || !this.isAt(this.draft.time)) return this.setDraft([0.4 * width, 0.4 * height, 0.6 * width, 0.6 * height]);
     let [x1, y1, x2, y2] = this.draft.box;
     if (event.shiftKey) {
       x2 = Math.min(width, Math.max(x1 + step, x2 + dx));
