@@ -57,7 +57,7 @@ def _clean(live: Live) -> Iterator[None]:
 
 @pytest.fixture
 def open_page(browser: Any, live: Live, clip: Path) -> Iterator[Open]:
-    """Opens the page, with a video or without; a message of the browser or a request elsewhere is a failure."""
+    """Opens the page, with a video or without; a message of the browser or a request elsewhere fails."""
     trouble: list[str] = []
     contexts = []
 
@@ -161,13 +161,13 @@ def test_upload_scrub_draw_ask_and_see_the_answer(open_page: Open, clip: Path, l
     assert red > 160 > 90 > max(green, blue)
     screenshot(page, "drawn")
     page.click("#ask")
-    wait_for_words(page, "Reading the video, 50 %, about ")
+    wait_for_words(page, "Reading the video, 50\u00a0%, about ")
     assert page.inner_text("#answer-words").endswith(" left")
     assert page.is_visible("#cancel")
     screenshot(page, "progress")
     (live.switches / "hold").unlink()
     wait_for_headline(page, "Last seen from 0:02.0 to 0:03.0")
-    assert page.inner_text("#answer-words") == "0:02.0 – 0:03.0, 87 % sure."
+    assert page.inner_text("#answer-words") == "0:02.0 – 0:03.0, 87\u00a0% sure."
     assert page.inner_text("#moment") == "0:02.6 of 0:04.0"
     assert rectangle(page) == pytest.approx([62, 30, 40, 40], abs=0.1)
     assert page.locator("#marks image").count() == 1
@@ -204,7 +204,7 @@ def test_where_in_space(open_page: Open, live: Live) -> None:
     (live.switches / "hold").write_text("poses: matching")
     page = open_page()
     ask_about_the_square(page, in_3d=True)
-    wait_for_words(page, "Where you walked: comparing pictures, 50 %, about ")
+    wait_for_words(page, "Where you walked: comparing pictures, 50\u00a0%, about ")
     screenshot(page, "progress-3d")
     (live.switches / "hold").unlink()
     wait_for_words(page, "2.2 m, in front of you, to your left and below. 20 of 20 frames", "place-words")
@@ -255,8 +255,8 @@ def test_not_this_one_shows_the_next(open_page: Open) -> None:
     ask_about_the_square(page)
     wait_for_headline(page, "Last seen")
     page.click("#not-this")
-    assert page.inner_text("#answer-words") == "Candidate 2 of 2: 0:00.6 – 0:01.0, 60 % sure."
-    assert page.inner_text("#headline") == "Perhaps seen from 0:00.6 to 0:01.0"
+    assert page.inner_text("#answer-words") == "Candidate 2 of 2: 0:00.6 – 0:01.0, 60\u00a0% sure."
+    assert page.inner_text("#headline") == "Also seen from 0:00.6 to 0:01.0"
     assert page.inner_text("#moment").startswith("0:00.8")
     assert rectangle(page, "rect.mark.other")[0] == pytest.approx(26, abs=0.1)
     assert page.is_hidden("#not-this")
@@ -273,6 +273,7 @@ def test_nothing_found(open_page: Open, live: Live) -> None:
     assert page.locator("#marks rect").count() == 0
     page.click("#not-this")
     assert page.inner_text("#answer-words").startswith("Candidate 1 of 1")
+    assert page.inner_text("#headline") == "Perhaps seen from 0:02.0 to 0:03.0"
 
 
 def test_several_questions_cancel_and_reload(open_page: Open, live: Live) -> None:
@@ -394,8 +395,9 @@ def test_playing_moves_the_box(open_page: Open) -> None:
         """() => {
             window.seen = [];
             new MutationObserver(() => {
-                const mark = document.querySelector("#marks rect.mark"), time = document.getElementById("scrub").value;
-                if (mark) seen.push([Number(time), Number(mark.getAttribute("x"))]);
+                const mark = document.querySelector("#marks rect.mark");
+                const time = document.getElementById("scrub").value;
+                if (mark) seen.push([time, mark.getAttribute("x")].map(Number));
             }).observe(document.getElementById("marks"), { childList: true });
         }"""
     )

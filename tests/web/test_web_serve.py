@@ -64,7 +64,7 @@ def test_the_real_thing_end_to_end(served: subprocess.Popen[str], clip: Path, tm
 
     assert call("/about")["model"] == "tiny"
     video = call("/videos?name=walk.mp4", clip.read_bytes())
-    form = b"time_s=1&box=30,30,40,40"
+    form = b"time_s=1&box=30,30,40,40&in_3d=true"
     query = call(f"/videos/{video['id']}/queries", form, "application/x-www-form-urlencoded")
     until = time.monotonic() + 120
     while query["status"] in ("waiting", "running") and time.monotonic() < until:
@@ -72,6 +72,10 @@ def test_the_real_thing_end_to_end(served: subprocess.Popen[str], clip: Path, tm
         query = call(f"/queries/{query['id']}")
     assert query["status"] == "done", query
     assert len(query["answer"]["curve"]["time_s"]) == 20
+    place = query["answer"]["place"]
+    assert place["found"] is False  # a square that slides over grey shows no room
+    assert query["answer"]["scene"]["reason"] == place["reason"] != ""
+    assert str(tmp_path) not in str(query)
     assert list((tmp_path / "page" / "features").glob("features-*/chunk-*"))
     served.send_signal(signal.SIGINT)
     assert served.wait(timeout=30) in (0, 130)

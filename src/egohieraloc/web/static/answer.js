@@ -72,6 +72,7 @@ export function answerWords(query, rank) {
 export function answerTitle(query, rank) {
   const track = candidates(query)[rank]?.track;
   if (!track) return "Not seen in this video";
-  const start = rank === 0 && query.answer.found ? "Last seen" : "Perhaps seen";
+  let start = rank === 0 && query.answer.found ? "Last seen" : "Perhaps seen";
+  if (query.answer.found && rank > 0 && candidates(query)[rank].score >= 0.5) start = "Also seen"; // earlier: the answer is the last time
   return `${start} from ${clock(track[0].time_s)} to ${clock(track.at(-1).time_s)}`;
 }

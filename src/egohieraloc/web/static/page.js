@@ -57,6 +57,7 @@ function showQuery() {
   if (!query) return viewer.mark();
   const picture = `/queries/${query.id}/thumbnail`;
   if (byId("answer-picture").getAttribute("src") !== picture) byId("answer-picture").src = picture;
+  byId("answer-title").textContent = answer ? "The answer" : "Your question";
   const progress = query.progress;
   byId("bar").hidden = byId("cancel").hidden = !isOpen(query);
   if (progress?.done) byId("bar").value = progress.done / Math.max(1, progress.total);

@@ -22,7 +22,7 @@ export function clock(seconds) {
   const minutes = Math.floor(tenths / 600);
   return `${minutes}:${((tenths % 600) / 10).toFixed(1).padStart(4, "0")}`;
 }
-export const percent = (value) => `${Math.round(100 * value)} %`;
+export const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
 export function timeLeft(seconds) {
   if (seconds >= 90) return `about ${Math.round(seconds / 60)} min left`;
   return `about ${Math.max(1, Math.ceil(seconds))} s left`;
