@@ -58,7 +58,11 @@ def shoot(page: Any, name: str) -> None:
 
 
 def report(browser: Any, path: Path) -> None:
-    for name, width, height in (("report", 1280, 1640), ("report_dark", 1280, 1640), ("report_phone", 390, 1500)):
+    for name, width, height in (
+        ("report", 1280, 1640),
+        ("report_dark", 1280, 1640),
+        ("report_phone", 390, 1500),
+    ):
         page = opened(browser, path.as_uri(), width=width, height=height, dark=name == "report_dark")
         shoot(page, name)
         page.context.close()
@@ -89,7 +93,7 @@ def page(browser: Any, address: str) -> None:
     page.wait_for_selector("#place-card:not([hidden])")
     found = page.url
     page.context.close()
-    for name, width, height in (("page", 1280, 1900), ("page_phone", 390, 1700)):
+    for name, (width, height) in {"page": (1280, 1900), "page_phone": (390, 1700)}.items():
         page = opened(browser, found, width=width, height=height)
         page.wait_for_selector("#place-card:not([hidden])")
         page.wait_for_selector("#still:not([hidden])")

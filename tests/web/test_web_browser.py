@@ -259,9 +259,11 @@ def test_not_this_one_shows_the_next(open_page: Open) -> None:
     assert page.inner_text("#headline") == "Also seen from 0:00.6 to 0:01.0"
     assert page.inner_text("#moment").startswith("0:00.8")
     assert rectangle(page, "rect.mark.other")[0] == pytest.approx(26, abs=0.1)
-    assert page.is_hidden("#not-this")
     page.reload()
     wait_for_words(page, "Candidate 2")
+    assert page.inner_text("#not-this") == "Back to the first"
+    page.click("#not-this")
+    assert page.inner_text("#headline") == "Last seen from 0:02.0 to 0:03.0"
 
 
 def test_nothing_found(open_page: Open, live: Live) -> None:
@@ -274,6 +276,7 @@ def test_nothing_found(open_page: Open, live: Live) -> None:
     page.click("#not-this")
     assert page.inner_text("#answer-words").startswith("Candidate 1 of 1")
     assert page.inner_text("#headline") == "Perhaps seen from 0:02.0 to 0:03.0"
+    assert page.is_hidden("#not-this")
 
 
 def test_several_questions_cancel_and_reload(open_page: Open, live: Live) -> None:

@@ -64,8 +64,9 @@ function showQuery() {
   else byId("bar").removeAttribute("value");
   byId("answer-words").textContent = answer ? answerWords(query, state.rank) : words(query);
   byId("to-answer").hidden = !shown();
-  byId("not-this").hidden = !answer || candidates(query).length - 1 <= state.rank;
-  byId("not-this").textContent = state.rank < 0 ? "Show the best candidate" : "Not this one";
+  const last = candidates(query).length - 1;
+  byId("not-this").hidden = last < 0 || (last === 0 && state.rank === 0);
+  byId("not-this").textContent = state.rank < 0 ? "Show the best candidate" : state.rank < last ? "Not this one" : "Back to the first";
   if (answer) showCurve(answer);
   place.move(viewer.time);
   viewer.mark();
@@ -232,7 +233,7 @@ async function removeVideo(video) {
 }
 
 async function notThisOne() {
-  state.rank += 1;
+  state.rank = (state.rank + 1) % candidates(state.query).length;
   showQuery();
   remember();
   goToAnswer();
