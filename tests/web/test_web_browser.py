@@ -144,6 +144,17 @@ def screenshot(page: Any, name: str) -> None:
     page.screenshot(path=SCREENSHOTS / f"page-{name}.png", full_page=True)
 
 
+def wait_for_red_crop(page: Any) -> None:
+    """Until what to look for shows the red square."""
+    red = """() => {
+        const crop = document.getElementById("crop");
+        const pixels = crop.getContext("2d").getImageData(crop.width / 2, crop.height / 2, 1, 1);
+        const [red, green, blue] = pixels.data;
+        return !crop.hidden && red > 160 && green < 90 && blue < 90;
+    }"""
+    page.wait_for_function(red)
+
+
 def test_upload_scrub_draw_ask_and_see_the_answer(open_page: Open, clip: Path, live: Live) -> None:
     (live.switches / "hold").write_text("encode")
     page = open_page(empty=True)
@@ -156,9 +167,7 @@ def test_upload_scrub_draw_ask_and_see_the_answer(open_page: Open, clip: Path, l
     draw_box(page, 30, 30, 70, 70)
     assert rectangle(page, "rect.draft") == pytest.approx([30, 30, 40, 40], abs=1)
     assert page.inner_text("#hint") == "From 0:01.0 of the video."
-    middle = "[...document.getElementById('crop').getContext('2d').getImageData(30, 30, 1, 1).data]"
-    red, green, blue, _ = page.evaluate(middle)
-    assert red > 160 > 90 > max(green, blue)
+    wait_for_red_crop(page)
     screenshot(page, "drawn")
     page.click("#ask")
     wait_for_words(page, "Reading the video, 50\u00a0%, about ")
@@ -326,6 +335,7 @@ def test_a_reload_keeps_the_drawn_box(open_page: Open) -> None:
     page.reload()
     wait_for_still(page, "0:01.0")
     assert rectangle(page, "rect.draft") == pytest.approx(before, abs=0.01)
+    wait_for_red_crop(page)
     page.click("#ask")
     wait_for_headline(page, "Last seen")
 

@@ -18,7 +18,7 @@ let events = null, listTimer = null;
 
 const shown = () => candidates(state.query)[state.rank] || null;
 const viewAt = (time, playing) => viewIn(state.query, state.rank, time, playing);
-const viewer = new Viewer({ viewAt, onTime: (time) => { curve.move(time); place.move(time); }, onDraft: want, onStill: showCrop });
+const viewer = new Viewer({ viewAt, onTime: (time) => { curve.move(time); place.move(time); }, onDraft: want });
 const place = new Place();
 const curve = new Curve(byId("curve"), (time) => { viewer.pause(); viewer.seek(time); });
 
@@ -39,7 +39,7 @@ const tried = (action) => async (...given) => {
 function headline() {
   const { video, query } = state;
   let title = "Where was it last seen?";
-  if (query && !query.answer) title = { cancelled: "Cancelled", failed: "This did not work" }[query.status] || "Looking …";
+  if (query && !query.answer) title = { waiting: "Waiting …", cancelled: "Cancelled", failed: "This did not work" }[query.status] || "Looking …";
   if (query?.answer) title = answerTitle(query, state.rank);
   byId("headline").textContent = title;
   const facts = video && [video.name, `${video.width} × ${video.height}`, clock(video.duration_s)];
@@ -108,7 +108,7 @@ async function listQueries() {
   byId("queries-card").hidden = !queries.length;
   fill(byId("queries"), queries.map((query) => ({
     id: query.id, picture: `/queries/${query.id}/thumbnail`, title: words(query),
-    note: `asked at ${new Date(1000 * query.asked_at).toLocaleTimeString()}${query.in_3d ? ", also in space" : ""}`,
+    note: `asked at ${new Date(1000 * query.asked_at).toLocaleTimeString([], { timeStyle: "short" })}${query.in_3d ? ", in space" : ""}`,
     current: query.id === state.query?.id, open: tried(() => openQuery(query.id)),
   })));
   if (queries.some(isOpen)) {
@@ -166,27 +166,26 @@ function follow(id) {
 
 function want(wanted) {
   state.wanted = wanted;
-  byId("crop").hidden = !wanted;
   byId("ask").disabled = !wanted;
-  if (!wanted) byId("hint").textContent = "Draw a box around the thing in the picture, or drop a picture of it here.";
-  else if (wanted.box) byId("hint").textContent = `From ${clock(wanted.time)} of the video.`;
-  showCrop();
+  if (!wanted) byId("crop").hidden = true;
+  byId("hint").textContent = !wanted ? "Draw a box around the thing in the picture, or drop a picture of it here."
+    : wanted.picture ? wanted.picture.name : `From ${clock(wanted.time)} of the video.`;
+  if (wanted?.box) viewer.cut(wanted).then((picture) => { if (state.wanted === wanted) showCrop(picture); }, () => {});
   remember();
 }
-// The picture of a moment can come after the box was drawn.
-function showCrop() {
-  if (state.wanted?.box && viewer.isAt(state.wanted.time)) viewer.cut(state.wanted.box, byId("crop"));
-}
-
-async function wantPicture(file) {
-  const picture = await createImageBitmap(file).catch(() => { throw new Error(`${file.name} is not a picture the browser can read.`); });
+function showCrop(picture) {
   const canvas = byId("crop"), shrink = Math.min(1, 192 / Math.max(picture.width, picture.height));
   canvas.width = Math.max(1, picture.width * shrink);
   canvas.height = Math.max(1, picture.height * shrink);
   canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+  canvas.hidden = false;
+}
+
+async function wantPicture(file) {
+  const picture = await createImageBitmap(file).catch(() => { throw new Error(`${file.name} is not a picture the browser can read.`); });
   viewer.setDraft(null);
   want({ picture: file });
-  byId("hint").textContent = file.name;
+  showCrop(picture);
 }
 
 async function ask() {

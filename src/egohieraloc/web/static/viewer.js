@@ -10,10 +10,9 @@ const MIN_DRAWN_PX = 5; // less is a click
 
 export class Viewer {
   // viewAt(time, playing) tells what to mark: {box, mask, maskBox, other} or null.
-  // onTime(time) is called whenever the moment changes, onDraft(box) when a box was drawn or taken away, onStill()
-  // when the server's picture of the moment is there.
-  constructor({ viewAt, onTime, onDraft, onStill }) {
-    Object.assign(this, { viewAt, onTime, onDraft, onStill });
+  // onTime(time) is called whenever the moment changes, onDraft(box) when a box was drawn or taken away.
+  constructor({ viewAt, onTime, onDraft }) {
+    Object.assign(this, { viewAt, onTime, onDraft });
     this.stage = byId("stage");
     this.video = byId("video");
     this.still = byId("still");
@@ -46,6 +45,8 @@ export class Viewer {
     this.seek(0);
   }
 
+  frameAt(time) { return `/videos/${this.entry.id}/frame?time_s=${time.toFixed(4)}`; }
+
   last() { return Math.max(0, this.entry.duration_s - 1 / this.entry.fps); }
 
   seek(time) {
@@ -58,7 +59,7 @@ export class Viewer {
   wantStill() {
     clearTimeout(this.stillTimer);
     if (this.playable) this.still.hidden = true;
-    const wanted = this.wanted = `/videos/${this.entry.id}/frame?time_s=${this.time.toFixed(4)}`;
+    const wanted = this.wanted = this.frameAt(this.time);
     this.stillTimer = setTimeout(() => {
       const picture = this.loading = new Image();
       picture.onload = () => {
@@ -66,7 +67,6 @@ export class Viewer {
         Object.assign(picture, { id: "still", draggable: false, alt: `Frame at ${clock(this.time)}` });
         this.still.replaceWith(picture);
         this.still = picture;
-        this.onStill();
         if (this.playing) this.stepSlowly();
       };
       picture.onerror = () => { if (wanted === this.wanted) this.pause(); };
@@ -148,14 +148,13 @@ export class Viewer {
     if (finished) this.onDraft(this.draft);
   }
 
-  // Draws what a box shows into a canvas of the page.
-  cut([x1, y1, x2, y2], canvas) {
-    const source = this.still.hidden ? this.video : this.still;
-    const width = source.naturalWidth || source.videoWidth, scale = width / this.entry.width;
-    const shrink = Math.min(1, 192 / (scale * Math.max(x2 - x1, y2 - y1)));
-    canvas.width = Math.max(1, scale * shrink * (x2 - x1));
-    canvas.height = Math.max(1, scale * shrink * (y2 - y1));
-    canvas.getContext("2d").drawImage(source, scale * x1, scale * y1, scale * (x2 - x1), scale * (y2 - y1), 0, 0, canvas.width, canvas.height);
+  // What a draft shows, as a bitmap; from the server's picture, since the player may be elsewhere by now.
+  async cut({ time, box: [x1, y1, x2, y2] }) {
+    const source = new Image(), { width } = this.entry;
+    source.src = this.frameAt(time);
+    await source.decode();
+    const scale = source.naturalWidth / width, side = (length) => Math.max(1, Math.round(scale * length));
+    return createImageBitmap(source, Math.round(scale * x1), Math.round(scale * y1), side(x2 - x1), side(y2 - y1));
   }
 
   listen() {
