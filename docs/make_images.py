@@ -75,7 +75,7 @@ def page(browser: Any, address: str) -> None:
     sample = max(range(first, last + 1), key=lambda s: _area(truth.boxes[s]))
     box = truth.boxes[sample]
     assert box is not None
-    page = opened(browser, address, width=1280, height=1000, dark=True)
+    page = opened(browser, address, width=1280, height=860, dark=True)
     page.set_input_files("#video-file", CLIP)
     page.wait_for_selector("#still:not([hidden])")
     page.locator("#scrub").fill(str(sample / truth.sample_fps))
@@ -93,7 +93,7 @@ def page(browser: Any, address: str) -> None:
     page.wait_for_selector("#place-card:not([hidden])")
     found = page.url
     page.context.close()
-    for name, (width, height) in {"page": (1280, 1900), "page_phone": (390, 1700)}.items():
+    for name, (width, height) in {"page": (1280, 1800), "page_phone": (390, 1700)}.items():
         page = opened(browser, found, width=width, height=height)
         page.wait_for_selector("#place-card:not([hidden])")
         page.wait_for_selector("#still:not([hidden])")

@@ -521,6 +521,29 @@ def test_a_list_that_is_brought_up_to_date_keeps_its_rows(open_page: Open, live:
     assert page.evaluate("row.contains(document.activeElement)")
 
 
+def test_the_question_chosen_last_is_shown(open_page: Open, live: Live) -> None:
+    """Also when the answer to an earlier choice comes after it."""
+    page = open_page()
+    ask_about_the_square(page)
+    wait_for_headline(page, "Last seen")
+    (live.switches / "hold").touch()
+    ask_about_the_square(page)
+    wait_for_words(page, "Looking closely")
+    page.click("#cancel")
+    wait_for_rows(page, "Cancelled", "0:02.0")
+    held: list[Any] = []
+    page.route("**/queries/*", lambda route: route.continue_() if held else held.append(route))
+    with page.expect_request("**/queries/*"):
+        page.locator("#queries .row").nth(1).click()
+    with page.expect_response("**/queries/*"):
+        page.locator("#queries .row").nth(0).click()
+    with page.expect_response("**/queries/*") as late:
+        held[0].continue_()
+    late.value.finished()
+    page.evaluate("() => new Promise(requestAnimationFrame)")
+    assert page.inner_text("#headline") == "Cancelled"
+
+
 def test_a_restart_of_the_server_loses_nothing(
     browser: Any, clip: Path, tmp_path: Path, switches: Path
 ) -> None:
