@@ -250,6 +250,16 @@ def wait_for_another_look(page: Any, canvas: Any, looks: set[bytes]) -> None:
     looks.add(look)
 
 
+def test_the_same_thing_can_be_asked_for_again_in_space(open_page: Open) -> None:
+    page = open_page()
+    ask_about_the_square(page)
+    wait_for_headline(page, "Last seen")
+    page.check("#in-3d")
+    page.click("#ask")
+    wait_for_words(page, "2.2 m", "place-words")
+    wait_for_rows(page, "0:02.0", "0:02.0")
+
+
 def test_no_place_in_space(open_page: Open, live: Live) -> None:
     (live.switches / "lost").touch()
     page = open_page()
@@ -281,7 +291,7 @@ def test_nothing_found(open_page: Open, live: Live) -> None:
     ask_about_the_square(page)
     wait_for_headline(page, "Not seen in this video")
     assert page.inner_text("#answer-words") == "Nothing looks like it."
-    assert page.locator("#marks rect").count() == 0
+    assert page.locator("#marks rect.mark:not(.draft)").count() == 0
     page.click("#not-this")
     assert page.inner_text("#answer-words").startswith("Candidate 1 of 1")
     assert page.inner_text("#headline") == "Perhaps seen from 0:02.0 to 0:03.0"

@@ -200,7 +200,6 @@ async function ask() {
   byId("ask").disabled = true;
   try {
     const query = await call("POST", `/videos/${video.id}/queries`, form);
-    viewer.setDraft(null);
     await openQuery(query.id);
   } finally {
     byId("ask").disabled = !state.wanted;
