@@ -83,6 +83,7 @@ class PlaceAnswer:
     displacement: Floats | None = None  # (3,) in the query frame's camera
     query_from_world: Floats | None = None  # (4, 4) pose of that camera
     reason: str = ""
+    crop_sharpness: float | None = None  # for the table by blur
 
     def __post_init__(self) -> None:
         if self.displacement is not None and self.query_from_world is None:
@@ -100,6 +101,7 @@ class PlaceAnswer:
             "query_set": self.key.query_set,
             **{name: None if value is None else value.tolist() for name, value in arrays.items()},
             **({"reason": self.reason} if self.reason else {}),
+            **({} if self.crop_sharpness is None else {"crop_sharpness": float(self.crop_sharpness)}),
         }
 
     @classmethod
@@ -110,6 +112,7 @@ class PlaceAnswer:
             vector(record.get("displacement")),
             pose(record.get("query_from_world")),
             record.get("reason", ""),
+            record.get("crop_sharpness"),
         )
 
 

@@ -12,7 +12,7 @@ import os
 import platform
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection, wait
@@ -84,18 +84,16 @@ def run(
 
 def run_info(benchmark: str, *, config: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Header of a prediction file and of its results: what was run, with which versions."""
-    found = {}
+    return {"benchmark": benchmark, "config": dict(config), "seed": seed, "versions": versions()}
+
+
+def versions() -> dict[str, str]:
+    """Of Python, this package and those that numbers depend on."""
+    found = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return {
-        "benchmark": benchmark,
-        "config": dict(config),
-        "seed": seed,
-        "versions": {"python": platform.python_version(), **found},
-    }
+    return found
 
 
 def write_results(path: str | Path, about: Mapping[str, Any], scores: Mapping[str, Any]) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from egohieraloc.data.stream import read_json
+from egohieraloc.errors import DataError
+
 T = TypeVar("T")
 NORMAL_95 = 1.96
+BREAKDOWNS = ("groups", "attributes", "scan_centroid")
 
 
 @dataclass(frozen=True)
@@ -43,34 +48,61 @@ def paired_bootstrap(
     first: T,
     second: T,
     *,
-    metric: Callable[[T], Sequence[float]],
+    measure: Callable[[T], Mapping[str, float]],
     take: Callable[[T, NDArray[np.intp]], T],
     num_queries: int,
     resamples: int = 2000,
     seed: int = 0,
-) -> tuple[Difference, ...]:
-    """One difference per measure. Both systems are scored on the same resampled queries each time.
+) -> dict[str, Difference]:
+    """One difference per measure that both have. Both are scored on the same resampled queries each time.
 
     The p-value is two-sided: twice the share of resamples on the other side of zero, which is never taken
     to be exactly nothing.
     """
+    ours, theirs = measure(first), measure(second)
+    names = [name for name in ours if name in theirs]
     random = np.random.default_rng(seed)
-    differences = []
+    rows = []
     for _ in range(resamples):
         chosen = random.integers(0, num_queries, num_queries)
-        differences.append(np.subtract(metric(take(first, chosen)), metric(take(second, chosen))))
-    table = np.array(differences)  # (resamples, measures)
-    low, high = np.quantile(table, [0.025, 0.975], axis=0)
+        pair = measure(take(first, chosen)), measure(take(second, chosen))
+        rows.append([pair[0].get(name, np.nan) - pair[1].get(name, np.nan) for name in names])
+    table = np.array(rows)  # (resamples, measures); nan where a resample has nothing to measure
+    low, high = np.nanquantile(table, [0.025, 0.975], axis=0)
     tail = np.minimum((table <= 0).sum(0), (table >= 0).sum(0))
-    p_values = np.minimum(2 * (tail + 1) / (resamples + 1), 1.0)
-    rows = zip(metric(first), metric(second), low, high, p_values, strict=True)
-    return tuple(Difference(*(float(v) for v in row)) for row in rows)
+    p_values = np.minimum(2 * (tail + 1) / (np.isfinite(table).sum(0) + 1), 1.0)
+    return {
+        name: Difference(ours[name], theirs[name], float(low[i]), float(high[i]), float(p_values[i]))
+        for i, name in enumerate(names)
+    }
+
+
+def measures_of_runs(paths: Sequence[str | Path]) -> dict[str, list[float]]:
+    """Every measure of several files of scores (`NAME.results.json`), one value per file."""
+    runs = [dict(_measures(_results(path), "")) for path in paths]
+    return {name: [run[name] for run in runs] for name in runs[0] if all(name in run for run in runs)}
+
+
+def _results(path: str | Path) -> Any:
+    content = read_json(path)
+    if not isinstance(content, dict) or not isinstance(content.get("results"), dict):
+        raise DataError(f"{path} holds no scores: it should be a file that `eval`, or `score --json`, wrote.")
+    return content["results"]
+
+
+def _measures(results: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
+    """Counts are whole numbers and are no measures; tables by group would drown the rest."""
+    for name, value in results.items():
+        if isinstance(value, dict) and name not in BREAKDOWNS:
+            yield from _measures(value, f"{prefix}{name}.")
+        elif isinstance(value, float):
+            yield f"{prefix}{name}", value
 
 
 def compare_seeds(first: Sequence[float], second: Sequence[float]) -> SeedComparison:
     """Welch's t-test and the interval of the difference of the means."""
     if min(len(first), len(second)) < 2:
-        raise ValueError(
+        raise DataError(
             f"Comparing seeds needs two runs of each at least, got {len(first)} and {len(second)}."
         )
     from scipy.stats import ttest_ind

@@ -15,7 +15,7 @@ import numpy as np
 
 from egohieraloc.data.base import QueryKey, reading
 from egohieraloc.data.stream import read_json
-from egohieraloc.data.trek150 import Protocol, TrekRun, TrekSequence, read_rectangles
+from egohieraloc.data.trek150 import PROTOCOLS, Protocol, TrekRun, TrekSequence, read_rectangles
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation.predictions import is_own, read_tracks
 from egohieraloc.types import Floats
@@ -145,8 +145,14 @@ def read_trek150_predictions(
         }
     results = read_json(path)
     with reading(str(path)):
-        results = results["results"][protocol]
+        results = results["results"].get(protocol, {})
     return dict(_from_challenge(runs, results, path))
+
+
+def read_all_protocols(path: str | Path, sequences: Sequence[TrekSequence]) -> dict[QueryKey, Floats]:
+    """What a file or folder holds for any of the three protocols."""
+    found = [read_trek150_predictions(path, sequences, protocol) for protocol in PROTOCOLS]
+    return {key: boxes for part in found for key, boxes in part.items()}
 
 
 def result_name(key: QueryKey) -> str:
