@@ -175,8 +175,8 @@ def test_predictions_from_a_folder_a_challenge_file_and_our_own(tmp_path):
     assert (
         trek150.read_trek150_predictions(challenge, [one, two], "ope")[QueryKey("two", "ope", "")][1, 0] == 2
     )
-    with pytest.raises(DataError, match="'hoi' is missing"):
-        trek150.read_trek150_predictions(challenge, [one], "hoi")
+    assert trek150.read_trek150_predictions(challenge, [one], "hoi") == {}
+    assert trek150.read_all_protocols(challenge, [one, two]).keys() == {key, QueryKey("two", "ope", "")}
     results["mse"]["one"]["anchor-1"] = [[1, 2, 3]]
     challenge.write_text(json.dumps({"results": results}))
     with pytest.raises(DataError, match=r"challenge\.json: one-anchor-1"):

@@ -190,16 +190,20 @@ def _run(
         typer.echo(f"{note} Their {sum(len(clip.queries) for clip in missing)} queries are not asked.")
     if how.workers > 1:  # else every process would take all cores
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // how.workers)))
-    found = run(
-        [clip for clip in clips if clip not in missing],
-        answers,
-        how.out,
-        about=about,
-        workers=how.workers,
-        ray_address=how.ray,
-        resume=how.resume,
-        show_progress=True,
-    )
+    try:
+        found = run(
+            [clip for clip in clips if clip not in missing],
+            answers,
+            how.out,
+            about=about,
+            workers=how.workers,
+            ray_address=how.ray,
+            resume=how.resume,
+            show_progress=True,
+        )
+    except KeyboardInterrupt:
+        typer.echo("Stopped. What was answered is kept; the same command with --resume goes on.", err=True)
+        raise
     empty = [answer for answer in found.values() if answer.reason]
     if empty:
         typer.echo(

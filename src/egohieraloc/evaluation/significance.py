@@ -26,7 +26,7 @@ class Difference:
     second: float
     low: float
     high: float
-    p_value: float
+    p_value: float | None
 
     @property
     def value(self) -> float:
@@ -40,8 +40,8 @@ class SeedComparison:
     difference: Difference
     std_first: float  # with n - 1
     std_second: float
-    t: float
-    degrees_of_freedom: float
+    t: float | None  # None, as the p-value, when no run differs from the others of its side
+    degrees_of_freedom: float | None
 
 
 def paired_bootstrap(
@@ -105,12 +105,16 @@ def compare_seeds(first: Sequence[float], second: Sequence[float]) -> SeedCompar
         raise DataError(
             f"Comparing seeds needs two runs of each at least, got {len(first)} and {len(second)}."
         )
-    from scipy.stats import ttest_ind
+    from scipy.stats import t as student
 
-    test = ttest_ind(first, second, equal_var=False)
-    mean_first, mean_second = float(np.mean(first)), float(np.mean(second))
-    std_first, std_second = float(np.std(first, ddof=1)), float(np.std(second, ddof=1))
-    reach = NORMAL_95 * float(np.sqrt(std_first**2 / len(first) + std_second**2 / len(second)))
-    value = mean_first - mean_second
-    difference = Difference(mean_first, mean_second, value - reach, value + reach, float(test.pvalue))
-    return SeedComparison(difference, std_first, std_second, float(test.statistic), float(test.df))
+    means, counts = (float(np.mean(first)), float(np.mean(second))), np.array([len(first), len(second)])
+    deviations = np.array([np.std(side, ddof=1) if len(set(side)) > 1 else 0.0 for side in (first, second)])
+    squares = deviations**2 / counts
+    error, value = float(np.sqrt(squares.sum())), means[0] - means[1]
+    t = freedom = p_value = None
+    if error > 0:
+        t, freedom = value / error, float(error**4 / (squares**2 / (counts - 1)).sum())
+        p_value = float(2 * student.sf(abs(t), freedom))
+    reach = NORMAL_95 * error
+    difference = Difference(*means, value - reach, value + reach, p_value)
+    return SeedComparison(difference, float(deviations[0]), float(deviations[1]), t, freedom)

@@ -135,7 +135,7 @@ def difference_table(title: str, differences: Mapping[str, Difference]) -> Table
 def seeds_table(comparisons: Mapping[str, SeedComparison], runs: tuple[int, int]) -> Table:
     return _table(
         f"{runs[0]} runs against {runs[1]}, Welch's t",
-        ("", "first", "std", "second", "std", "difference", "95 % interval", "t", "p"),
+        ("", "first", "std", "second", "std", "difference", "± 1.96 s.e.", "t", "p"),
         (
             (
                 name,
