@@ -90,7 +90,8 @@ class ExperimentTREK150:
 
     def overall(self, values, recall=False):
         names = ("success", "normalized_precision", "generalized_success_robustness", "recall")
-        found = {f"{n}_score": float(v) for n, v in zip(names, values, strict=True) if recall or n != "recall"}
+        pairs = zip(names, values, strict=True)
+        found = {f"{n}_score": float(v) for n, v in pairs if recall or n != "recall"}
         return {"ours": {"overall": found}}
 
     def report_ope(self, names):

@@ -128,13 +128,21 @@ def test_reports_by_attribute_and_missing_runs():
     assert found.to_json()["attributes"]["LR"]["num_sequences"] == 2
 
 
+def test_only_sequences_with_runs_of_the_protocol_are_counted():
+    anchored = sequence(FULL, FULL, name="a", anchors=[(0, False)], attributes=["FM"])
+    plain = sequence(FULL, FULL, name="b", attributes=["FM", "LR"])
+    found = trek150.report([anchored, plain], "mse", boxes_for([anchored], "mse", FULL))
+    assert found.num_sequences == 1
+    assert [(name, number) for name, number, _ in found.attributes] == [("FM", 1)]
+
+
 def test_runs_without_visible_frames_are_left_out():
     blind = sequence(GONE, GONE, name="blind", attributes=["X"])
     good = sequence(FULL, FULL, name="good")
     assert trek150.score_run(blind.runs("ope")[0], rows(FULL, FULL)) is None
     boxes = boxes_for([blind, good], "ope", FULL)
     found = trek150.report([blind, good], "ope", boxes)
-    assert found.overall.recall == 1
+    assert (found.overall.recall, found.num_sequences) == (1, 1)
     assert found.attributes == ()
     with pytest.raises(DataError, match="never visible"):
         trek150.report([blind], "ope", boxes)
