@@ -105,8 +105,8 @@ def test_a_backward_run_is_compared_backwards():
 
 
 def test_hoi_pools_all_runs_by_length():
-    # Runs of 2 and 4 frames in one sequence, 4 in another without weighting sequences.
-    first = sequence(*[FULL] * 6, name="first", interactions=[(0, 1, 0), (2, 5, 2)])
+    # Runs of 2 and 4 frames in a sequence of 12, 4 in another: the length of a sequence has no weight.
+    first = sequence(*[FULL] * 12, name="first", interactions=[(0, 1, 0), (2, 5, 2)])
     second = sequence(*[FULL] * 4, name="second", interactions=[(0, 3, 1)])
     third = sequence(FULL, name="third")
     boxes = boxes_for([first, second], "hoi", FULL)
@@ -188,6 +188,12 @@ def test_predictions_from_a_folder_a_challenge_file_and_our_own(tmp_path):
     results["mse"]["one"]["anchor-1"] = [[1, 2, 3]]
     challenge.write_text(json.dumps({"results": results}))
     with pytest.raises(DataError, match=r"challenge\.json: one-anchor-1"):
+        trek150.read_trek150_predictions(challenge, [one], "mse")
+    challenge.write_text("[]")
+    with pytest.raises(DataError, match=r"challenge\.json should be an object, a challenge file"):
+        trek150.read_trek150_predictions(challenge, [one], "mse")
+    challenge.write_text("{}")
+    with pytest.raises(DataError, match=r"challenge\.json: the field 'results' is missing"):
         trek150.read_trek150_predictions(challenge, [one], "mse")
     own = tmp_path / "own.jsonl"
     # The run goes backwards: frame 1 first. Frame 0 has no box.

@@ -197,6 +197,9 @@ def test_a_bad_vector_is_named(tmp_path, field, value):
     path.write_text(json.dumps(content))
     with pytest.raises(DataError, match=r"bad\.json: clip clip, annotation #1, query 1"):
         vq3d.read_vq3d_predictions(path)
+    path.write_text("[]")
+    with pytest.raises(DataError, match=r"bad\.json should be an object, a submission"):
+        vq3d.read_vq3d_predictions(path)
     path.write_text("{}")
     with pytest.raises(DataError, match="'videos' is missing"):
         vq3d.read_vq3d_predictions(path)

@@ -29,10 +29,11 @@ def test_welch_by_hand():
     assert found.degrees_of_freedom == pytest.approx((5 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2))
     assert found.difference.low == pytest.approx(-3 - 1.96 * np.sqrt(5 / 3))
     assert compare_seeds([1, 2], [4, 5]).difference.value == -3
-    for first, second in ((OURS, BASELINE), ([1, 2, 4], [3.0, 3.0]), ([5, 6, 9, 2], [1, 2])):
+    for first, second in ((OURS, BASELINE), ([1, 2, 4], [3.0, 3.1]), ([5, 6, 9, 2], [1, 2])):
         ours, theirs = compare_seeds(first, second), ttest_ind(first, second, equal_var=False)
         assert (ours.t, ours.degrees_of_freedom) == pytest.approx((theirs.statistic, theirs.df))
         assert ours.difference.p_value == pytest.approx(theirs.pvalue)
+    assert compare_seeds([1, 2, 3], [5.0] * 3).t == pytest.approx(-3 * 3**0.5)
     same = compare_seeds([1.1] * 3, [2.0] * 3)
     assert (same.t, same.degrees_of_freedom, same.difference.p_value) == (None, None, None)
     assert same.difference.value == pytest.approx(-0.9)
@@ -81,7 +82,7 @@ def test_a_seed_decides_the_resamples():
 def test_a_measure_needs_both_and_a_resample_may_have_nothing_to_measure():
     def found(values):
         known = values[np.isfinite(values)]
-        return {"number": float(len(values)), **({"mean": float(known.mean())} if known.size else {})}
+        return {"number": float(len(values)), "mean": float(known.mean()) if known.size else None}
 
     def compared(first, second):
         take = lambda values, chosen: values[chosen]  # noqa: E731

@@ -79,17 +79,16 @@ def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        shared = {p.name: p for p in inspect.signature(Run, eval_str=True).parameters.values()}
+        shared = dict(inspect.signature(Run, eval_str=True).parameters)
         shared["out"] = shared["out"].replace(default=Path(f"{name}.jsonl"))
 
         @wraps(function)
         def call(**options: Any) -> None:
             function(Run(**{field: options.pop(field) for field in shared}), **options)
 
-        parameters = [shared.pop("annotations"), *own, *shared.values()]
-        shared["annotations"] = parameters[0]
-        keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
-        vars(call)["__signature__"] = inspect.Signature(keyword)
+        annotations, *others = shared.values()
+        parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (annotations, *own, *others)]
+        vars(call)["__signature__"] = inspect.Signature(parameters)
         return app.command(name)(call)
 
     return register

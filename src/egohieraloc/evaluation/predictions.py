@@ -18,7 +18,7 @@ import numpy as np
 
 from egohieraloc.data.base import QueryKey, Track, reading
 from egohieraloc.data.ego4d import VisualQuery, clip_name
-from egohieraloc.data.stream import read_json
+from egohieraloc.data.stream import read_object
 from egohieraloc.errors import DataError
 from egohieraloc.files import atomic_path
 from egohieraloc.types import Floats
@@ -205,7 +205,7 @@ def read_vq2d_predictions(path: str | Path, queries: Sequence[VisualQuery]) -> d
     """Anybody's VQ2D predictions: our file, a challenge file, or VQLoC's (a challenge file keyed by clip)."""
     if is_own(path):
         return _of_kind(path, TrackAnswer)
-    content = read_json(path)
+    content = read_object(path, "a challenge file or predictions by clip")
     by_place = {(q.key.clip, q.annotation_index, q.key.query_set): q.key for q in queries}
     answers: dict[QueryKey, TrackAnswer] = {}
     with reading(str(path)):
@@ -258,6 +258,8 @@ def _of_kind(path: str | Path, kind: type[Any]) -> dict[QueryKey, Any]:
 def _challenge_clips(content: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
     """Name and predictions of each clip."""
     if "results" not in content:
+        if not all(isinstance(item, dict) and "predictions" in item for item in content.values()):
+            raise ValueError("it has neither `results` (a challenge file) nor clips with `predictions`")
         return [(clip, item["predictions"]) for clip, item in content.items()]
     return [
         (clip_name(clip["clip_uid"], video["video_uid"], index), clip["predictions"])

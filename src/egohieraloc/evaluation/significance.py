@@ -48,7 +48,7 @@ def paired_bootstrap(
     first: T,
     second: T,
     *,
-    measure: Callable[[T], Mapping[str, float]],
+    measure: Callable[[T], Mapping[str, float | None]],
     take: Callable[[T, NDArray[np.intp]], T],
     num_queries: int,
     resamples: int = 2000,
@@ -59,14 +59,14 @@ def paired_bootstrap(
     The p-value is two-sided: twice the share of resamples on the other side of zero, which is never taken
     to be exactly nothing.
     """
-    ours, theirs = measure(first), measure(second)
+    ours, theirs = (_known(measure(side)) for side in (first, second))
     names = [name for name in ours if name in theirs]
     random = np.random.default_rng(seed)
     rows = []
     for _ in range(resamples):
         chosen = random.integers(0, num_queries, num_queries)
-        pair = measure(take(first, chosen)), measure(take(second, chosen))
-        rows.append([pair[0].get(name, np.nan) - pair[1].get(name, np.nan) for name in names])
+        one, other = (_known(measure(take(side, chosen))) for side in (first, second))
+        rows.append([one.get(name, np.nan) - other.get(name, np.nan) for name in names])
     table = np.array(rows)  # (resamples, measures); nan where a resample has nothing to measure
     low, high = np.nanquantile(table, [0.025, 0.975], axis=0)
     tail = np.minimum((table <= 0).sum(0), (table >= 0).sum(0))
@@ -75,6 +75,10 @@ def paired_bootstrap(
         name: Difference(ours[name], theirs[name], float(low[i]), float(high[i]), float(p_values[i]))
         for i, name in enumerate(names)
     }
+
+
+def _known(measures: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in measures.items() if value is not None}
 
 
 def measures_of_runs(paths: Sequence[str | Path]) -> dict[str, list[float]]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from egohieraloc.data.base import QueryKey, reading
-from egohieraloc.data.stream import read_json
+from egohieraloc.data.stream import read_object
 from egohieraloc.data.trek150 import PROTOCOLS, Protocol, TrekRun, TrekSequence, read_rectangles
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation.predictions import is_own, read_tracks
@@ -140,9 +140,9 @@ def read_trek150_predictions(
             for run in runs
             if run.key in tracks
         }
-    results = read_json(path)
+    content = read_object(path, "a challenge file")
     with reading(str(path)):
-        results = results["results"].get(protocol, {})
+        results = content["results"].get(protocol, {})
     return dict(_from_challenge(runs, results, path))
 
 

@@ -54,7 +54,7 @@ class Vq2dScores:
     success: float
 
     @property
-    def measures(self) -> dict[str, float]:
+    def measures(self) -> dict[str, float | None]:
         """By their usual names."""
         return {
             "tAP": self.tap,

@@ -18,7 +18,7 @@ import numpy as np
 from egohieraloc.data.base import QueryKey, reading
 from egohieraloc.data.ego4d import VisualQuery, annotation_name, clip_name
 from egohieraloc.data.ego4d_3d import Box3D, PlaceQuery
-from egohieraloc.data.stream import read_json
+from egohieraloc.data.stream import read_object
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import vq2d
 from egohieraloc.evaluation.predictions import PlaceAnswer, is_own, pose, read_places, vector
@@ -44,9 +44,9 @@ class Vq3dScores:
     success_at: tuple[tuple[float, float], ...]  # (radius in metres, percent of all queries)
 
     @property
-    def measures(self) -> dict[str, float]:
-        """By their usual names, without those that nothing was answered for."""
-        named = {
+    def measures(self) -> dict[str, float | None]:
+        """By their usual names; None where nothing was answered."""
+        return {
             "Succ %": self.success,
             "Succ* %": self.success_star,
             "L2 m": self.distance_m,
@@ -55,7 +55,6 @@ class Vq3dScores:
             "QwP %": self.coverage,
             **{f"nearer than {radius:g} m %": percent for radius, percent in self.success_at},
         }
-        return {name: value for name, value in named.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,7 @@ def read_vq3d_predictions(path: str | Path) -> dict[QueryKey, PlaceAnswer]:
     """
     if is_own(path):
         return read_places(path)
-    content = read_json(path)
+    content = read_object(path, "a submission or annotations filled with predictions")
     answers: dict[QueryKey, PlaceAnswer] = {}
     with reading(str(path)):
         for video in content.get("results", content)["videos"]:
