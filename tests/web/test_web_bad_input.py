@@ -136,6 +136,7 @@ def test_unknown_ids(client: TestClient, path: str, name: str) -> None:
         ({"time_s": "nan", "box": "10,10,30,30"}, "time_s: "),
         ({"time_s": "soon", "box": "10,10,30,30"}, "time_s: "),
         ({"time_s": "1", "box": "10,10,30,30", "until_s": "-inf"}, "until_s: "),
+        ({"time_s": "1", "box": "10,10,30,30", "in_3d": "maybe"}, "in_3d: "),
     ],
 )
 def test_questions_nobody_can_answer(

@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import egohieraloc
-from egohieraloc.geometry.locate import describe
 from egohieraloc.inference.predict import Explained
 from egohieraloc.inference.query_window import window_to_picture
 from egohieraloc.localize import Localizer
 from egohieraloc.report.html import FrameMaps, HeatMap, ReportData, thumbnail, write_report
 from egohieraloc.report.save import save_result
-from egohieraloc.report.scene import SceneData
+from egohieraloc.report.scene import scene_of
 from egohieraloc.result import Result
-from egohieraloc.types import Floats, Localization3D, QueryMask, ResponseTrack
+from egohieraloc.types import Floats, QueryMask, ResponseTrack
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
@@ -51,7 +50,7 @@ def save_report(
         query_mask=query_mask,
         overlay_mp4=overlay.read_bytes() if isinstance(result.track, ResponseTrack) else None,
         frame_maps=maps,
-        scene=_scene(result, true_point_world),
+        scene=scene_of(result, true_point_world),
         notes=notes,
         versions=(
             ("egohieraloc", egohieraloc.__version__),
@@ -123,20 +122,4 @@ def _frame_maps(sample: int, explained: Explained, letterbox: Letterbox) -> Fram
         ),
         ellipse=(float(position[0]), float(position[1]), float(axes[0]), float(axes[1])),
         drift=(float(drift[0]), float(drift[1])),
-    )
-
-
-def _scene(result: Result, true_point_world: Floats | None) -> SceneData | None:
-    if result.place is None:
-        return None
-    words = describe(result.place) if isinstance(result.place, Localization3D) else ""
-    cameras = result.cameras
-    posed = [frame for frame in cameras.frames if frame.pose is not None] if cameras else []
-    return SceneData(
-        result.place,
-        tuple(frame.index for frame in posed),
-        tuple(frame.pose.cam_from_world for frame in posed if frame.pose is not None),
-        words,
-        cameras.points.xyz_world if cameras else None,
-        true_point_world,
     )
