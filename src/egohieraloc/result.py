@@ -60,7 +60,6 @@ class Result:
             "sample_fps": self.video.sample_fps,
             "track": _track_rows(track) if isinstance(track, ResponseTrack) else [],
             "curve": {
-                "frame": list(self.video.frame_indices),
                 "time_s": self.curve.time_s.tolist(),
                 "raw": self.curve.raw.tolist(),
                 "smooth": self.curve.smooth.tolist(),
