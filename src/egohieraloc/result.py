@@ -33,6 +33,7 @@ class Result:
     alternatives: tuple[ResponseTrack, ...] = ()
     place: Localization3D | NotLocalized | None = None  # None: nobody asked for 3D
     cameras: Reconstruction | None = None  # the poses that `place` stands on
+    timings_s: tuple[tuple[str, float], ...] = ()  # what took how long
 
     @property
     def found(self) -> bool:
@@ -52,9 +53,11 @@ class Result:
                 "fps": float(info.fps),
                 "num_frames": info.num_frames,
             },
+            "query": {"box": list(self.query.box.xyxy), "seen_at_s": self.query.seen_at_s},
             "sample_fps": self.video.sample_fps,
             "track": _track_rows(track) if isinstance(track, ResponseTrack) else [],
             "curve": {
+                "frame": list(self.video.frame_indices),
                 "time_s": self.curve.time_s.tolist(),
                 "raw": self.curve.raw.tolist(),
                 "smooth": self.curve.smooth.tolist(),
@@ -65,7 +68,7 @@ class Result:
         } | ({} if self.place is None else {"place": place_to_json(self.place)})
 
     def save(self, folder: str | Path, *, folder_fps: float = 5.0) -> Path:
-        """Write result.json, masks, overlay.mp4 and curve.png into a folder; returns the JSON's path."""
+        """Write result.json, the query, masks, overlay.mp4 and curve.png into a folder; the JSON's path."""
         from egohieraloc.report.save import save_result
 
         return save_result(self, Path(folder), folder_fps=folder_fps)
@@ -90,6 +93,7 @@ def _track_rows(track: ResponseTrack) -> list[dict[str, Any]]:
             "time_s": p.time_s,
             "box": list(p.box.xyxy),
             "score": p.score,
+            "mask_box": None if p.mask_box is None else list(p.mask_box.xyxy),
         }
         for p in track.predictions
     ]

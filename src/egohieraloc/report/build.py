@@ -39,7 +39,7 @@ def save_report(
     save_result(result, folder, folder_fps=folder_fps)
     video = Video.open(result.video.path, folder_fps=folder_fps)
     overlay = folder / "overlay.mp4"
-    query_mask, maps = _explanation(result, localizer, video) if localizer else (None, ())
+    query_mask, maps = explain(result, localizer, video) if localizer else (None, ())
     data = ReportData(
         result.video,
         result.query,
@@ -52,6 +52,7 @@ def save_report(
         frame_maps=maps,
         scene=_scene(result, true_point_world),
         notes=notes,
+        timings_s=result.timings_s,
         versions=(
             ("egohieraloc", egohieraloc.__version__),
             ("torch", metadata.version("torch")),
@@ -73,8 +74,8 @@ def _thumbnails(video: Video, indices: tuple[int, ...]) -> tuple[bytes, ...]:
     return tuple(shown)
 
 
-def _explanation(
-    result: Result, localizer: Localizer, video: Video
+def explain(
+    result: Result, localizer: Localizer, video: Video, *, samples: int = EXPLAINED
 ) -> tuple[QueryMask, tuple[FrameMaps, ...]]:
     """The query's mask on its picture, and the maps of a few samples of the track."""
     predictor = localizer.predictor
@@ -85,7 +86,7 @@ def _explanation(
     if not isinstance(result.track, ResponseTrack):
         return query_mask, ()
     first, last = result.track.start, result.track.end
-    wanted = set(np.linspace(first, last, EXPLAINED).round().astype(int).tolist())
+    wanted = set(np.linspace(first, last, samples).round().astype(int).tolist())
     letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
     encoded = localizer.encode(video, until_s=float(result.curve.time_s[-1]) + 1e-6)
     state, sample, shown = predictor.start(prepared), first, []
