@@ -23,6 +23,7 @@ from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 EXPLAINED = 4  # samples whose maps are shown
+PACKAGES = ("torch", "numpy", "opencv-python-headless", "av", "pycolmap")
 MANY_SAMPLES = 500  # beyond it, thumbnails shrink so that the page stays small
 
 
@@ -53,15 +54,22 @@ def save_report(
         scene=_scene(result, true_point_world),
         notes=notes,
         timings_s=result.timings_s,
-        versions=(
-            ("egohieraloc", egohieraloc.__version__),
-            ("torch", metadata.version("torch")),
-            ("python", platform.python_version()),
-        ),
+        versions=_versions(localizer),
     )
     path = folder / "report.html"
     write_report(path, data)
     return path
+
+
+def _versions(localizer: Localizer | None) -> tuple[tuple[str, str], ...]:
+    weights = (("weights", localizer.weights.fingerprint),) if localizer else ()
+    packages = tuple((name, metadata.version(name)) for name in PACKAGES)
+    return (
+        ("egohieraloc", egohieraloc.__version__),
+        *weights,
+        ("python", platform.python_version()),
+        *packages,
+    )
 
 
 def _thumbnails(video: Video, indices: tuple[int, ...]) -> tuple[bytes, ...]:

@@ -183,15 +183,16 @@
     place();
     new ResizeObserver(place).observe(box);
     listeners.push(move);
-    const entries = [["var(--accent)", "score, smoothed"], ["var(--quiet)", "threshold (dashed)"]];
+    const dashes = "repeating-linear-gradient(90deg, var(--quiet) 0 5px, transparent 5px 8px)";
+    const entries = [["var(--accent)", "score, smoothed", "line"], ["color-mix(in srgb, var(--quiet) 45%, transparent)", "score of each sample", "line"], [dashes, "threshold", "line"]];
     if (answer) entries.push(["var(--accent-soft)", "the answer"]);
     if (passed().length) entries.push(["var(--other-soft)", "not chosen"]);
     byId("legend").append(...legend(entries));
     chips();
   }
   function legend(entries) {
-    return entries.map(([colour, text]) => {
-      const swatch = make("i");
+    return entries.map(([colour, text, kind = ""]) => {
+      const swatch = make("i", { class: kind });
       swatch.style.background = colour;
       return make("li", {}, swatch, text);
     });
@@ -287,7 +288,7 @@
     const sampleOfFrame = new Map(samples.frame.map((frame, i) => [frame, i]));
     const view = startScene(box, scene);
     listeners.push((sample) => view.select(samples.frame[sample]));
-    const entries = [["var(--quiet)", "your path"]];
+    const entries = [["var(--quiet)", "your path", "line"]];
     if (scene.views.length) entries.push(["linear-gradient(90deg,#6366f1,#f59e0b)", "views, by weight"]);
     if (scene.found) entries.push(["var(--accent)", "the thing, with two standard deviations"]);
     if (scene.truth) entries.push(["var(--mark)", "the truth"]);
