@@ -38,7 +38,7 @@ def screenshot(browser: Browser, report: Path, width: int, *, dark: bool) -> np.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-parser.add_argument("report", type=Path)
+    parser.add_argument("report", type=Path)
     parser.add_argument("out", type=Path)
     arguments = parser.parse_args()
     with sync_playwright() as driver:

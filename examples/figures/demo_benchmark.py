@@ -119,7 +119,7 @@ def _video(annotations: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-parser.add_argument("--out", type=Path, default=Path("demo_benchmark"))
+    parser.add_argument("--out", type=Path, default=Path("demo_benchmark"))
     out = parser.parse_args().out
     truth = load_truth()
     write_json(out / "vq2d.json", visual_queries(truth))
