@@ -123,10 +123,12 @@ def make_vq3d(root: Path) -> dict[str, Path]:
     entry = {"object_title": "red square", "3d_annotation_1": drawn, "3d_annotation_2": drawn}
     clip = {"clip_uid": "room", "annotations": [{"annotation_uid": "a", "query_sets": {"1": entry}}]}
     matrices = [frame.pose.cam_from_world.tolist() for frame in poses() if frame.pose is not None]
+    far = np.column_stack([np.eye(3), [50.0, 50, 50]]).tolist()
     return {
         "annotations": _write(root / "vq3d.json", _videos(clip)),
         "poses": _write(
-            root / "poses.json", {"room": {"camera_poses": matrices, "good_poses": [True] * len(matrices)}}
+            root / "poses.json",
+            {"room": {"camera_poses": [*matrices, far], "good_poses": [*[True] * len(matrices), False]}},
         ),
         "mapping": _write(root / "map.json", {"video": {"room": {"0": {"1": {"ai": 0, "qset_id": "1"}}}}}),
     }

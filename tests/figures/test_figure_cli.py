@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,13 @@ from figure_world import (
     make_video,
     make_vq2d,
     make_vq3d,
+    prediction,
     result,
     track,
     write_place,
     write_tracks,
 )
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from egohieraloc.cli import app
@@ -30,9 +33,11 @@ from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.data.trek150 import read_trek150
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import trek150
+from egohieraloc.figures.maps import _show_ellipse
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import save_weights
-from egohieraloc.types import NotFound
+from egohieraloc.report.html import FrameMaps
+from egohieraloc.types import NotFound, ResponseTrack, ScoreCurve
 
 SECOND = QueryKey("room", "a", "2")
 
@@ -88,6 +93,7 @@ def test_failures_are_the_worst_first(vq2d: tuple[object, ...], tmp_path: Path) 
     text = (tmp_path / "a.svg").read_text()
     assert text.index("stIoU 0.00") < text.index("stIoU 1.00")
     assert "queries 1\n" in draw("failures", *vq2d, *ours, "--count", 1, "--out", tmp_path / "a.svg")
+    assert "stIoU 1.00" not in (tmp_path / "a.svg").read_text()
     with pytest.raises(DataError, match="None of the 2 clips is in"):
         draw("failures", *vq2d[:3], tmp_path / "nowhere", *ours, "--out", tmp_path / "b.svg")
     hidden = json.loads(vq2d[1].read_text())
@@ -108,7 +114,9 @@ def test_scene(vq2d: tuple[object, ...], tmp_path: Path) -> None:
     assert "red square" not in (tmp_path / "a.svg").read_text()
     seen = ("--poses", files["poses"], "--mapping", files["mapping"], "--vq2d", vq2d[1], "--clips", tmp_path)
     draw(*words, *seen)
-    assert "red square" in (tmp_path / "a.svg").read_text()
+    text = (tmp_path / "a.svg").read_text()
+    assert "red square" in text
+    assert "from above, grid 0.5 m" in text  # a bad pose, far away, is not part of the path
     with pytest.raises(DataError, match="There is no query 3: the annotations have 1"):
         draw(*words, "--query", 3)
 
@@ -194,11 +202,20 @@ def test_tables_and_logs(tmp_path: Path) -> None:
 def test_maps(tmp_path: Path) -> None:
     torch.manual_seed(0)
     save_weights(tmp_path / "tiny.safetensors", EgoHieraLocNet(preset("tiny")))
-    result(make_video(tmp_path)).save(tmp_path / "answer")
+    found = result(make_video(tmp_path), in_3d=False)
+    seen = tuple(replace(prediction(2 * sample), sample=sample) for sample in (2, 3, 4))
+    slow = replace(found.video, sample_fps=2.5, frame_indices=tuple(range(0, FRAMES, 2)))
+    curve = ScoreCurve(np.arange(6) / 2.5, np.ones(6), np.ones(6), 0.5, ((2, 4),))
+    replace(found, video=slow, track=ResponseTrack(seen, 0.8), curve=curve).save(tmp_path / "answer")
     words = ("--model", tmp_path / "tiny.safetensors", "--cache", tmp_path / "cache")
     draw("maps", tmp_path / "answer", *words, "--frames", 2, "--out", tmp_path / "a.svg")
     text = (tmp_path / "a.svg").read_text()
-    assert all(word in text for word in ("query", "0.8 s", "1.8 s", "QAM: location"))
+    assert all(word in text for word in ("query", "0.8 s", "1.6 s", "QAM: location"))
+    axes = Figure().subplots()
+    _show_ellipse(axes, FrameMaps(0, (), (50.0, 30.0, 8.0, 5.0), (3.0, 1.0)))
+    ring = axes.patches[0]
+    assert (ring.get_center(), ring.get_width(), ring.get_height()) == ((50, 30), 16, 10)
+    assert axes.lines[0].get_xydata().tolist() == [[47, 29], [50, 30]]
     lost = result(tmp_path / "room", track=NotFound("too weak"), place=None, cameras=None)
     lost.save(tmp_path / "lost")
     with pytest.raises(DataError, match="there are no maps to show: too weak"):

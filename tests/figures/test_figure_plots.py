@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from egohieraloc.errors import DataError
-from egohieraloc.figures import plots
+from egohieraloc.figures import plots, style
 
 
 def write_log(path: Path, *records: dict[str, float], more: str = "") -> Path:
@@ -70,6 +74,7 @@ def test_no_other_beats_the_front_in_both() -> None:
     assert plots.pareto(fps, success, less_is_better=False) == [3, 0]
     assert plots.pareto(fps, success, less_is_better=True) == [3]
     assert plots.pareto(np.array([1.0, 2, 3]), np.array([1.0, 2, 3]), less_is_better=True) == [0, 1, 2]
+    assert plots.pareto(np.array([1.0, 2]), np.array([5.0, 5]), less_is_better=True) == [0]
 
 
 @pytest.fixture
@@ -120,6 +125,36 @@ def test_tradeoff(table: plots.Table, tmp_path: Path) -> None:
     free = plots.Table(Path("t.csv"), ({"name": "free", "fps": 0, "success": 1},))
     with pytest.raises(DataError, match=r"t\.csv: column 'fps' must be above 0 for a logarithmic axis"):
         plots.draw_tradeoff(tmp_path / "c.svg", free, log_x=True, **options)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every figure that is drawn."""
+    kept: list[Any] = []
+    plain = style.figure
+
+    @contextmanager
+    def keeping(*arguments: Any, **options: Any) -> Iterator[Any]:
+        with plain(*arguments, **options) as figure:
+            kept.append(figure)
+            yield figure
+
+    monkeypatch.setattr(style, "figure", keeping)
+    return kept
+
+
+def test_a_line_goes_from_left_to_right_and_bars_stand_side_by_side(
+    table: plots.Table, drawn: list[Any], tmp_path: Path
+) -> None:
+    plots.draw_sweep(tmp_path / "a.svg", table, x="fps", measures=["success"])
+    assert drawn[0].axes[0].lines[0].get_xydata().tolist() == [[4, 62], [40, 60.5]]
+    plots.draw_sweep(tmp_path / "a.svg", table, x="part", measures=["success", "fps", "fps"])
+    bars = drawn[1].axes[0].patches
+    assert [bar.get_height() for bar in bars] == [60.5, 62, 40, 4, 40, 4]
+    edges = sorted((bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars)
+    assert all(a[1] < b[0] for a, b in pairwise(edges))
+    plots.draw_sweep(tmp_path / "a.svg", table, x="fps", measures=["success", "fps"])
+    assert [axes.get_ylabel() for axes in drawn[2].axes] == ["success", "fps"]
 
 
 def test_sweeps_over_numbers_and_words(table: plots.Table, tmp_path: Path) -> None:

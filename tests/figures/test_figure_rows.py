@@ -148,6 +148,7 @@ def test_boxes_of_a_larger_annotation_are_shown_on_the_smaller_video(tmp_path: P
     assert np.array_equal(shown.answers[0].track.boxes_xyxy, track(SEEN, shift=3).boxes_xyxy)
     assert np.array_equal(shown.answers[1].track.boxes_xyxy, track(SEEN).boxes_xyxy)
     assert shown.query.box.xyxy == true_box(5)
+    assert shown.query.crop.reshape(-1, 3).min(0).tolist() == [220, 40, 40]  # of the frame it was cut from
     assert shown.until_s == 2.2
     assert shown.curve is methods[0][1].curve
     assert sources.benchmark_row(question, methods[1:]).curve is None
@@ -161,3 +162,15 @@ def test_answers_to_different_questions_do_not_share_a_row(tmp_path: Path) -> No
     second = result(tmp_path / "room", query=Query(first.query.image, Box(0, 0, 9, 9)))
     with pytest.raises(DataError, match="'b' answers another question than 'a'"):
         sources.result_row([("a", first), ("b", second)])
+
+
+def test_answers_are_laid_on_the_grid_of_the_annotation(tmp_path: Path) -> None:
+    assert sources.result_track(result(tmp_path), 10.0).frames.tolist() == [8, 10, 12, 14, 16, 18]
+
+
+def test_a_large_picture_keeps_the_coordinates_of_its_pixels() -> None:
+    axes = Figure().subplots()
+    style.show_picture(axes, np.zeros((900, 1800, 3), np.uint8))
+    [image] = axes.images
+    assert list(image.get_extent()) == [0, 1800, 900, 0]
+    assert image.get_array().shape == (320, style.MOST_PIXELS, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,8 @@ def test_the_floor_lies_under_everything_with_a_round_step() -> None:
     lines, step = space._floor(scene)
     assert step == 1.0  # about 4.5 m are a few steps
     assert lines[..., 2].max() < 0.75
+    shadow = space._dropped(POINT[None], scene, lines)[0]
+    assert shadow == pytest.approx([*POINT[:2], lines[0, 0, 2]])
     assert lines[..., 0].min() <= 0 <= 4.5 <= lines[..., 0].max()
     with pytest.raises(DataError, match="nothing to draw in space"):
         space._floor(Scene("", None, (("ours", None),), np.zeros((0, 3, 4))))
@@ -108,5 +111,9 @@ def test_from_2d_to_3d(tmp_path: Path) -> None:
     text = (tmp_path / "a.svg").read_text()
     assert [f"{t} s" in text for t in ("0.8", "1.2", "1.8")] == [True] * 3
     assert "ground truth" in text
+    few = replace(first, place=replace(first.place, views=first.place.views[1:3]))
+    space.draw_lift(tmp_path / "a.svg", [("ours", few)])
+    text = (tmp_path / "a.svg").read_text()
+    assert [f">{t} s<" in text for t in ("0.8", "1.0", "1.2", "1.4")] == [False, True, True, False]
     with pytest.raises(DataError, match=r"'other' has no place in space\. Make it with `egohieraloc locate"):
         space.draw_lift(tmp_path / "b.svg", [("other", other)])

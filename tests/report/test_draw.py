@@ -11,7 +11,7 @@ from av.error import FFmpegError
 
 from egohieraloc.errors import OutputError, VideoError
 from egohieraloc.images import read_image, write_image
-from egohieraloc.report.draw import COLOUR, draw_frame, write_curve, write_overlay
+from egohieraloc.report.draw import COLOUR, DARK, draw_frame, write_curve, write_overlay
 from egohieraloc.types import Box, Frame, FramePrediction, ScoreCurve
 from egohieraloc.video.reader import Video
 
@@ -142,3 +142,12 @@ def test_drawing_leaves_no_global_state(tmp_path: Path) -> None:
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_lines_have_a_dark_edge_on_any_ground() -> None:
+    frame = Frame(0, 0.0, np.full((400, 400, 3), COLOUR, np.uint8))
+    mask = np.ones((10, 10), bool)
+    shown = FramePrediction(0, 0, 0.0, 0.5, Box(20, 40, 90, 90), mask, Box(120, 120, 320, 320))
+    picture = draw_frame(frame, shown, 400, 400)
+    assert [picture[60, x].tolist() for x in (19, 20, 21)] == [list(DARK), list(COLOUR), list(DARK)]
+    assert [picture[220, x].tolist() for x in (120, 121)] == [list(COLOUR), list(DARK)]

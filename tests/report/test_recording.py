@@ -75,6 +75,12 @@ def rows(chunks: list[Any], component: str) -> list[tuple[float, Any]]:
     return sorted(found, key=lambda row: row[0])
 
 
+def values(chunks: list[Any], component: str) -> list[Any]:
+    """The component's value in every row, whenever."""
+    batches = [chunk.to_record_batch() for chunk in chunks]
+    return [v for b in batches if component in b.schema.names for v in b.column(component).to_pylist()]
+
+
 def test_everything_is_on_the_videos_time(answer: Result, tmp_path: Path) -> None:
     pytest.importorskip("rerun.chunk")
     path = tmp_path / "out" / "a.rrd"
@@ -87,6 +93,16 @@ def test_everything_is_on_the_videos_time(answer: Result, tmp_path: Path) -> Non
     times = [pytest.approx(i / 5) for i in range(SAMPLES)]
     assert [time for time, _ in rows(found[IMAGE], "EncodedImage:blob")] == times
     assert [time for time, _ in rows(found["/world/camera"], "Transform3D:translation")] == times
+    _, turn = rows(found["/world/camera"], "Transform3D:mat3x3")[0]
+    assert np.reshape(turn[0], (3, 3)) == pytest.approx(answer.cameras.poses[0].rotation)  # column by column
+    [lens] = [v for v in values(found["/world/camera"], "Pinhole:image_from_camera") if v]
+    matrix = np.reshape(lens[0], (3, 3)).T
+    assert matrix.tolist() == [[450, 0, 320], [0, 450, 240], [0, 0, 1]]
+    [turn] = [v for v in values(found["/world/thing"], "Transform3D:mat3x3") if v]
+    [sizes] = [v for v in values(found["/world/thing"], "Ellipsoids3D:half_sizes") if v]
+    columns = np.reshape(turn[0], (3, 3)).T
+    assert np.linalg.det(columns) == pytest.approx(1)
+    assert columns * np.square(sizes[0]) @ columns.T == pytest.approx(4 * answer.place.covariance)
     smooth = rows(found["/score/smooth"], "Scalars:scalars")
     assert [(time, value[0]) for time, value in smooth] == [
         (pytest.approx(t), pytest.approx(v))

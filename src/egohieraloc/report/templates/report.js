@@ -288,7 +288,7 @@
     const sampleOfFrame = new Map(samples.frame.map((frame, i) => [frame, i]));
     const view = startScene(box, scene);
     listeners.push((sample) => view.select(samples.frame[sample]));
-    const entries = [["var(--quiet)", "your path", "line"]];
+    const entries = [["var(--quiet)", "your path"]];
     if (scene.views.length) entries.push(["linear-gradient(90deg,#6366f1,#f59e0b)", "views, by weight"]);
     if (scene.found) entries.push(["var(--accent)", "the thing, with two standard deviations"]);
     if (scene.truth) entries.push(["var(--mark)", "the truth"]);
