@@ -7,7 +7,7 @@ import sys
 import typer
 
 from egohieraloc.cli import eval as evaluate
-from egohieraloc.cli import locate, score, serve, track, train
+from egohieraloc.cli import figure, locate, score, serve, track, train
 from egohieraloc.cli.calibrate import calibrate
 from egohieraloc.cli.demo import demo
 from egohieraloc.errors import EgoHieraLocError
@@ -26,6 +26,7 @@ app.command("demo")(demo)
 app.command("serve")(serve.serve)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(score.app, name="score")
+app.add_typer(figure.app, name="figure")
 
 
 def main() -> None:
