@@ -18,7 +18,7 @@ from egohieraloc.errors import ConfigError, WeightsError
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.settings import override
 from egohieraloc.training import checkpoint
-from egohieraloc.training.batches import ClipBatch
+from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.checkpoint import TrainState, export_portable, load_state
 from egohieraloc.training.loop import (
     LossNotFiniteError,
@@ -286,7 +286,10 @@ def worker(rank: int, processes: int, port: int, folder: str) -> None:
         "OMP_NUM_THREADS": "1",
     }
     torch.set_num_threads(1)
-    state = train(build(), source, DISTRIBUTED, Path(folder), weights=NO_CONTRAST)
+    part = part_of_batch(4, rank, processes)
+    state = train(
+        build(), lambda step: source(step).take(part), DISTRIBUTED, Path(folder), weights=NO_CONTRAST
+    )
     torch.save(state.network.state_dict(), Path(folder) / f"rank{rank}.pt")
     torch.distributed.destroy_process_group()
 
@@ -310,11 +313,10 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
             assert other[name] == pytest.approx(row[name], rel=1e-3, abs=2e-4), name
 
 
-def test_a_batch_that_does_not_divide(tmp_path: Path) -> None:
-    from egohieraloc.training.loop import _share
-
-    with pytest.raises(ConfigError, match="4 clips does not divide among 3 processes"):
-        _share(source(0), torch.rand(4, 2), 0, 3)
+def test_parts_of_a_batch() -> None:
+    assert [part_of_batch(6, rank, 3) for rank in range(3)] == [slice(0, 2), slice(2, 4), slice(4, 6)]
+    with pytest.raises(ConfigError, match="4 clips does not divide among 3 processes. Change optim.batch"):
+        part_of_batch(4, 0, 3)
 
 
 def test_tiny_overfits_one_batch(tmp_path: Path) -> None:
