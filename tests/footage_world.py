@@ -53,9 +53,8 @@ def write_ego4d(root: Path, *, name: str = "vq_train.json") -> Path:
     ]
     videos[1]["clips"] += [_clip(None), _clip("clip-lost")]
     path = root / name
-    path.write_text(
-        json.dumps({"version": "1.0.5", "date": "230101", "description": "", "manifest": "", "videos": videos})
-    )
+    header = {"version": "1.0.5", "date": "230101", "description": "", "manifest": ""}
+    path.write_text(json.dumps({**header, "videos": videos}))
     return path
 
 

@@ -201,7 +201,7 @@ def test_masks_of_other_boxes_and_broken_files_are_refused(world: Path) -> None:
     cache, thing = MaskCache(world / "bad"), footage.things[0]
     cache.make(thing, footage, colour_provider)
     cache.path(thing).rename(cache.path(footage.things[1]))
-    with pytest.raises(DataError, match="was made for other boxes. Remove it and run"):
+    with pytest.raises(DataError, match=r"was made for other boxes. Remove it and run"):
         cache.grids(footage.things[1])
     cache.path(thing).write_bytes(b"half")
     with pytest.raises(DataError, match=r"cannot be read as pseudo-masks"):
@@ -219,7 +219,7 @@ def open_visor(kitchen: tuple[Path, str]) -> VisorFootage:
 
 
 def test_things_of_visor(kitchen: tuple[Path, str]) -> None:
-    """Two lids in each of two stretches of two videos, no hands. Dense frames are thinned out: every second."""
+    """Two lids in each of two stretches of two videos, no hands; every second of the dense frames."""
     footage = open_visor(kitchen)
     assert len(footage.things) == 8
     assert not any("hand" in thing.name for thing in footage.things)
@@ -259,7 +259,7 @@ def test_frames_without_a_picture_are_passed_over(tmp_path: Path) -> None:
     red = VisorFootage(root / "annotations", root / "images", dense=False).things[0]
     assert len(red.known) == 9
     assert len(red.boxes) == len(SHOWN["red lid"]) - 1
-    with pytest.raises(DataError, match="No thing of .* has a picture"):
+    with pytest.raises(DataError, match=r"No thing of .* has a picture"):
         VisorFootage(root / "annotations", tmp_path, dense=False)
     with pytest.raises(DataError, match=r"holds no \*.json"):
         VisorFootage(tmp_path, tmp_path, dense=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator, Sequence
 from itertools import count
+from multiprocessing.context import BaseContext
 from pathlib import Path
 
 import cv2
@@ -61,10 +63,20 @@ class LoadedClips:
             num_workers=self._workers,
             collate_fn=ClipBatch.cat,
             prefetch_factor=AHEAD if self._workers else None,
+            multiprocessing_context=_clean_start() if self._workers else None,
             pin_memory=self._device.type == "cuda",
             worker_init_fn=_quiet,
             generator=torch.Generator(),  # else the loader would draw from the run's own random numbers
         )
+
+
+def _clean_start() -> BaseContext:
+    """Workers that inherit no threads: OpenCV and CUDA do not survive a fork of this process."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([FootageClips.__module__])
+    return context
 
 
 def _quiet(worker: int) -> None:
