@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "geometry": set(),
     "data": set(),
     "demo": set(),
+    "ablations": set(),
     "inference": {"video", "models"},
     "poses": {"video", "geometry", "inference"},
     "training": {"video", "models", "data", "inference", "evaluation", "localize"},  # validation asks it all

@@ -6,8 +6,8 @@ import sys
 
 import typer
 
+from egohieraloc.cli import ablations, locate, score, serve, track, train
 from egohieraloc.cli import eval as evaluate
-from egohieraloc.cli import locate, score, serve, track, train
 from egohieraloc.cli.calibrate import calibrate
 from egohieraloc.cli.demo import demo
 from egohieraloc.errors import EgoHieraLocError
@@ -27,6 +27,7 @@ app.command("demo")(demo)
 app.command("serve")(serve.serve)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(score.app, name="score")
+app.add_typer(ablations.app, name="ablations")
 
 
 def main() -> None:
