@@ -305,8 +305,8 @@ def test_training_on_footage_from_the_command_line(options: list[str | Path], tm
     whole, parts = (load_file(tmp_path / run / "weights.safetensors") for run in ("whole", "parts"))
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
     rows = [json.loads(line) for line in (tmp_path / "whole" / "log.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows if "val_stap25" in row] == [2, 3]
-    assert {"val_tap25", "val_recovery", "val_success"} <= rows[-1].keys()
+    assert [row["step"] for row in rows if "stap25" in row] == [2, 3]
+    assert {"tap25", "recovery", "success"} <= rows[-1].keys()
     best = json.loads((tmp_path / "whole" / "best.json").read_text())
     assert best["step"] in (2, 3)
     assert (tmp_path / "whole" / "best.safetensors").exists()

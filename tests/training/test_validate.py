@@ -51,10 +51,10 @@ RIGHT, WRONG = (track(3), track(3), 0.9), (track(3), track(30), 0.8)
 def test_scores_are_the_benchmarks(tmp_path: Path, network: EgoHieraLocNet) -> None:
     half = [RIGHT, (track(3), track(3, shift=30.0), 0.7), WRONG, WRONG]
     scores = Validation(scripted(half), tmp_path, CPU, resume=False)(10, network)
-    assert scores["val_success"] == 50
-    assert scores["val_tap25"] == pytest.approx((1 + 1 / 2) / 4)  # ranked 1, wrong, wrong, 4th
-    assert scores["val_stap25"] == pytest.approx(1 / 4)
-    assert scores["val_recovery"] == pytest.approx(25)
+    assert scores["success"] == 50
+    assert scores["tap25"] == pytest.approx((1 + 1 / 2) / 4)  # ranked 1, wrong, wrong, 4th
+    assert scores["stap25"] == pytest.approx(1 / 4)
+    assert scores["recovery"] == pytest.approx(25)
 
 
 def test_the_best_is_kept_through_a_resume(tmp_path: Path, network: EgoHieraLocNet) -> None:

@@ -38,10 +38,9 @@ def train(
 
     recipe = read_recipe(config, settings or [])
     if sheet:
-        path = out / "contact_sheet.png"
         packs = read_packs(data, publishable=publishable)
-        write_contact_sheet(path, packs, recipe.composer, seed=recipe.optim.seed)
-        print(f"Wrote {path}.")
+        write_contact_sheet(out, packs, recipe.composer, seed=recipe.optim.seed)
+        print(f"Wrote {out / 'contact_sheet.png'} and an overview beside it.")
         return
     state = run_recipe(recipe, data, out, resume=resume, minutes=minutes)
     print(f"Stopped after step {state.step} of {recipe.optim.steps}; weights are in {out}.")

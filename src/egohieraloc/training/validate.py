@@ -52,15 +52,15 @@ class Validation:
         with tempfile.TemporaryDirectory() as scratch:
             localizer = Localizer(weights, device=str(self._device), cache=Path(scratch))
             found = vq2d.score(vq2d.measure(self._ask(localizer)))
-        scores = {f"val_{name}": value for name, value in asdict(found).items() if name != "num_queries"}
-        if scores[f"val_{BEST_BY}"] > self._best():
+        scores = {name: value for name, value in asdict(found).items() if name != "num_queries"}
+        if scores[BEST_BY] > self._best():
             save_weights(self._folder / "best.safetensors", network)
             write_json(self._folder / "best.json", {"step": step, **scores})
         return scores
 
     def _best(self) -> float:
         path = self._folder / "best.json"
-        return json.loads(path.read_text())[f"val_{BEST_BY}"] if path.exists() else -1.0
+        return json.loads(path.read_text())[BEST_BY] if path.exists() else -1.0
 
 
 def composed_answers(halves: Halves) -> Ask:
