@@ -6,6 +6,7 @@ import json
 import math
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,31 @@ def test_optimizer_groups() -> None:
 
 class Killed(BaseException):
     """Like a signal: nothing catches it."""
+
+
+STEADY = override(SHORT, ["schedule=paper"])  # the rate of a step does not depend on how many there are
+
+
+def endless(folder: str) -> None:
+    torch.set_num_threads(1)
+    train(build(), source, override(STEADY, ["steps=1000", "checkpoint_every=1"]), Path(folder))
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_a_checkpoint_to_go_on_from(tmp_path: Path) -> None:
+    """SIGKILL at any moment, with a checkpoint written every step: nothing half-written is ever read."""
+    process = multiprocessing.get_context("spawn").Process(target=endless, args=(str(tmp_path),))
+    process.start()
+    deadline = time.monotonic() + 120
+    while not (tmp_path / checkpoint.CHECKPOINT).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.7)
+    process.kill()
+    process.join()
+    step = torch.load(tmp_path / checkpoint.CHECKPOINT, weights_only=True)["step"]
+    config = override(STEADY, [f"steps={step + 1}"])
+    resumed = train(build(seed=1), source, config, tmp_path, resume=True)
+    assert_equal_states(resumed, train(build(), source, config, tmp_path / "whole"))
 
 
 @pytest.mark.parametrize("killed_at", [1, 3, 5])
@@ -294,6 +320,11 @@ def worker(rank: int, processes: int, port: int, folder: str) -> None:
     torch.distributed.destroy_process_group()
 
 
+def flat(network: EgoHieraLocNet, state: dict[str, torch.Tensor] | None) -> torch.Tensor:
+    network.load_state_dict(state or network.state_dict())
+    return torch.cat([p.detach().double().flatten() for p in network.parameters()])
+
+
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
     """With the same whole batch a step: one absent clip among four makes the parts unequal."""
     one = train(build(), source, DISTRIBUTED, tmp_path / "one", weights=NO_CONTRAST)
@@ -303,9 +334,11 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     multiprocessing.spawn(worker, (2, port, str(tmp_path / "two")), nprocs=2)
     ranks = [torch.load(tmp_path / "two" / f"rank{r}.pt", weights_only=True) for r in range(2)]
-    for name, value in one.network.state_dict().items():
-        assert torch.equal(ranks[0][name], ranks[1][name]), name
-        torch.testing.assert_close(ranks[0][name], value, atol=2e-5, rtol=1e-3, msg=name)
+    for name, value in ranks[0].items():
+        assert torch.equal(value, ranks[1][name]), name
+    start, alone, both = (flat(build(), state) for state in (None, one.network.state_dict(), ranks[0]))
+    # About 3e-6; not weight by weight, as Adam blows up the rounding of gradients next to zero.
+    assert float((both - alone).norm()) < 1e-3 * float((alone - start).norm())
     single, double = log_of(tmp_path / "one"), log_of(tmp_path / "two")
     assert len(single) == len(double) == DISTRIBUTED.steps
     for row, other in zip(single, double, strict=True):
