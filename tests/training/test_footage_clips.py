@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from egohieraloc.cli import app
 from egohieraloc.config import preset
-from egohieraloc.errors import DataError, QueryError, VideoError
+from egohieraloc.errors import ConfigError, DataError, QueryError, VideoError
 from egohieraloc.settings import override, update
 from egohieraloc.training import footage_clips
 from egohieraloc.training.batches import ClipBatch, part_of_batch
@@ -310,6 +311,14 @@ def test_training_on_footage_from_the_command_line(options: list[str | Path], tm
     best = json.loads((tmp_path / "whole" / "best.json").read_text())
     assert best["step"] in (2, 3)
     assert (tmp_path / "whole" / "best.safetensors").exists()
+
+
+def test_a_look_at_the_footage(options: list[str | Path], tmp_path: Path) -> None:
+    command("train", *options, "--out", tmp_path / "look", "--sheet")
+    sheet = cv2.imread(str(tmp_path / "look" / "contact_sheet.png"))
+    assert sheet.shape == (8 * 448, 224 + 2 * 448, 3)
+    with pytest.raises(ConfigError, match="Only composed clips"):
+        command("train", *options, "--out", tmp_path / "look", "--sheet", "--publishable")
 
 
 def test_without_masks_training_says_what_to_do_first(options: list[str | Path], tmp_path: Path) -> None:

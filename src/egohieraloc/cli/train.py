@@ -33,13 +33,11 @@ def train(
 ) -> None:
     """Train a network on composed clips, or on Ego4D-VQ and VISOR."""
     from egohieraloc.training.contact_sheet import write_contact_sheet
-    from egohieraloc.training.packs import read_packs
-    from egohieraloc.training.recipe import read_recipe, run_recipe
+    from egohieraloc.training.recipe import read_recipe, run_recipe, sample_clips
 
     recipe = read_recipe(config, settings or [])
     if sheet:
-        packs = read_packs(data, publishable=publishable)
-        write_contact_sheet(out, packs, recipe.composer, seed=recipe.optim.seed)
+        write_contact_sheet(out, sample_clips(recipe, data, publishable=publishable))
         print(f"Wrote {out / 'contact_sheet.png'} and an overview beside it.")
         return
     state = run_recipe(recipe, data, out, resume=resume, minutes=minutes)

@@ -1,4 +1,4 @@
-"""A look at what is being learnt: queries, frames and truth of composed clips side by side."""
+"""A look at what is being learnt: queries, frames and truth of clips side by side."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from egohieraloc.files import atomic_path
 from egohieraloc.images import write_image
 from egohieraloc.training.batches import ClipBatch
-from egohieraloc.training.composer import Composer
-from egohieraloc.training.composer_config import ComposerConfig
-from egohieraloc.training.packs import Packs
 from egohieraloc.types import Rgb
 
 TILE_PX = 224
@@ -31,17 +28,9 @@ def contact_sheet(batch: ClipBatch) -> Rgb:
     return np.concatenate(rows)
 
 
-def write_contact_sheet(
-    folder: str | Path,
-    packs: Packs,
-    config: ComposerConfig,
-    *,
-    seed: int = 0,
-    rows: int = 8,
-    device: str = "cpu",
-) -> None:
-    """Compose `rows` clips: `contact_sheet.png` at full size, and an overview of it, `contact_sheet.jpg`."""
-    sheet = contact_sheet(Composer(packs, config, torch.device(device), seed).batch(0, rows))
+def write_contact_sheet(folder: str | Path, batch: ClipBatch) -> None:
+    """`contact_sheet.png` at full size, and an overview of it, `contact_sheet.jpg`."""
+    sheet = contact_sheet(batch)
     write_image(Path(folder) / "contact_sheet.png", sheet)
     with atomic_path(Path(folder) / "contact_sheet.jpg") as temporary:
         bgr = cv2.cvtColor(overview(sheet), cv2.COLOR_RGB2BGR)

@@ -18,7 +18,7 @@ from egohieraloc.models.backbone import load_imagenet
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import save_weights
 from egohieraloc.settings import override, to_dict, update
-from egohieraloc.training.batches import part_of_batch
+from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.calibrate import PACK_LIMIT
 from egohieraloc.training.checkpoint import TrainState
 from egohieraloc.training.composed_videos import AS_VIDEO, compose_halves
@@ -111,6 +111,18 @@ def run_recipe(
     if process.is_main_process:
         save_weights(folder / "weights.safetensors", state.averaged)
     return state
+
+
+def sample_clips(recipe: Recipe, data: Path, *, clips: int = 8, publishable: bool = False) -> ClipBatch:
+    """The first clips that the recipe would train on."""
+    if recipe.source == "composed":
+        packs = read_packs(data, publishable=publishable)
+        composer = Composer(packs, recipe.sized_composer, "cpu", recipe.optim.seed)
+        return composer.batch(0, clips)
+    if publishable:
+        raise ConfigError("Only composed clips can be made of pictures that may be published.")
+    alone = update(recipe, {"optim": {"batch": clips}, "footage": {"workers": 0}})
+    return _open_source(alone, data, torch.device("cpu"), slice(clips))(0)
 
 
 def _open_source(recipe: Recipe, data: Path, device: torch.device, part: slice) -> ClipSource:
