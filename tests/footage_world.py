@@ -158,7 +158,9 @@ def _visor_item(
     annotations = [_visor_object("left hand", 300, (0, size[1] - 40, 40, size[1]), frame)]
     for class_id, (thing, shown) in enumerate(SHOWN.items()):
         if frame in shown:
-            annotations.append(_visor_object(thing, class_id, visor_box(thing, frame, size), frame))
+            whole = _visor_object(thing, class_id, visor_box(thing, frame, size), frame)
+            halves = [{**whole, "segments": [segment]} for segment in whole["segments"]]
+            annotations += halves if thing == "red lid" else [whole]  # a name may come twice in a frame
     image = {"image_path": f"{video}/{name}", "name": name, "subsequence": subsequence, "video": video}
     return {"image": image, "annotations": annotations, **({"type": frame % 2} if kind == "dense" else {})}
 

@@ -269,6 +269,7 @@ def test_frames_in_which_a_thing_is_tiny_say_nothing(tmp_path: Path) -> None:
     root = write_visor(tmp_path, videos=("P01_01",))
     path = root / "annotations" / "P01_01.json"
     content = json.loads(path.read_text())
+    del content["video_annotations"][2]["annotations"][2]
     content["video_annotations"][2]["annotations"][1]["segments"] = [[[0, 0], [5, 0], [5, 50]]]
     path.write_text(json.dumps(content))
     red = VisorFootage(root / "annotations", root / "images", dense=False).things[0]

@@ -162,11 +162,11 @@ def test_brightness_changes_clip_and_query_each_by_its_own_factor(world: Path) -
     assert np.abs(np.subtract(*np.array(ratios).T)).max() > 0.05
 
 
-def square(angle_at: tuple[int, int] = (50, 30)) -> View:
+def bar_view() -> View:
     """A bar 40 x 10 with a red left half."""
     picture = np.full((80, 100, 3), 100, np.uint8)
     mask = np.zeros((80, 100), bool)
-    x, y = angle_at
+    x, y = 50, 30
     mask[y - 5 : y + 5, x - 20 : x + 20] = True
     picture[mask] = (30, 30, 200)
     picture[y - 5 : y + 5, x - 20 : x] = (200, 30, 30)
@@ -175,7 +175,7 @@ def square(angle_at: tuple[int, int] = (50, 30)) -> View:
 
 @pytest.mark.parametrize(("angle", "size"), [(0, (40, 10)), (90, (10, 40)), (-90, (10, 40)), (45, (35, 35))])
 def test_a_query_turns_about_its_middle_with_its_mask_and_box(angle: float, size: tuple[int, int]) -> None:
-    query = turned(square(), angle, 1.6)
+    query = turned(bar_view(), angle, 1.6)
     assert query.mask is not None
     assert (query.box.width, query.box.height) == pytest.approx(size, abs=2)
     assert query.box.center == pytest.approx((query.image.shape[1] / 2,) * 2, abs=1)
@@ -187,14 +187,17 @@ def test_a_query_turns_about_its_middle_with_its_mask_and_box(angle: float, size
 
 
 def test_a_window_of_any_turned_query_fits_its_picture() -> None:
-    for angle in range(-135, 136, 15):
-        query = turned(square(), angle, 1.6)
-        side = 1.6 * max(query.box.width, query.box.height)
-        assert side <= query.image.shape[0] + 1
+    bar = bar_view()
+    mask = np.zeros_like(bar.mask)
+    mask[20:60, 30:70] = True
+    for view in (bar, View(bar.picture, Box(30, 20, 70, 60), mask)):
+        for angle in range(-135, 136, 15):
+            query = turned(view, angle, 1.6)
+            assert 1.6 * max(query.box.width, query.box.height) <= query.image.shape[0] + 1
 
 
 def test_what_cannot_be_turned_says_so() -> None:
-    view = square()
+    view = bar_view()
     with pytest.raises(QueryError, match="does not: its mask is empty"):
         turned(View(view.picture), 0, 1.6)
     with pytest.raises(QueryError, match="too small to be turned"):
