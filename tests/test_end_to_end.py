@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import av
 import numpy as np
@@ -108,10 +109,12 @@ def weights(clip, query_picture, tmp_path_factory):
         )
 
     config = OptimConfig(
-        steps=110, batch=8, learning_rate=4e-3, backbone_rate=1.0, warmup=5, ema=0.8,
+        steps=90, batch=8, learning_rate=3e-3, backbone_rate=1.0, warmup=5, ema=0.8,
         precision="no", freeze_norm="none", checkpoint_every=1000, validate_every=1000,
     )  # fmt: skip
-    state = train(network, source, config, folder)
+    train(network, source, config, folder / "rough")
+    settled = replace(config, steps=60, learning_rate=1e-3, freeze_norm="all")  # norms as they will be used
+    state = train(network, source, settled, folder / "settled")
     path = folder / "tiny.safetensors"
     save_weights(path, state.averaged, Calibration(threshold=0.3))
     return path

@@ -4,6 +4,8 @@ An expected miss (the object never appears, a frame has no pose) is not an error
 reason, see `NotFound` and `NotLocalized` in `types.py`.
 """
 
+from __future__ import annotations
+
 
 class EgoHieraLocError(Exception):
     """Anything this package raises on purpose."""
@@ -44,3 +46,8 @@ class MissingExtraError(EgoHieraLocError):
         super().__init__(
             f"This needs the package '{package}'. Install it with: pip install 'egohieraloc[{extra}]'"
         )
+        self.package, self.extra = package, extra
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
+        """Workers send their errors to the process that started them."""
+        return type(self), (self.package, self.extra)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,40 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
+
+
+@contextmanager
+def atomic_folder(path: str | Path, *, replaces: Iterable[str] = ()) -> Iterator[Path]:
+    """Yield a temporary folder inside the folder `path`; on any failure it is removed, on success what was
+    written there moves up and takes the place of what has the same name or one of `replaces`."""
+    path = Path(path)
+    new = not path.exists()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path, prefix=".unfinished-"))
+    except OSError as error:
+        raise OutputError(f"Cannot write to {path}: {error}. Choose a folder you may write to.") from error
+    try:
+        yield temporary
+        _move_up(temporary, path, replaces)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if new:
+            with suppress(OSError):  # it stays where there is something in it
+                path.rmdir()
+
+
+def _move_up(temporary: Path, path: Path, replaces: Iterable[str]) -> None:
+    written = sorted(temporary.iterdir())
+    try:
+        for old in {path / name for name in (*replaces, *(part.name for part in written))}:
+            if old.is_dir():
+                shutil.rmtree(old)
+            old.unlink(missing_ok=True)
+        for part in written:
+            os.replace(part, path / part.name)
+    except OSError as error:
+        raise OutputError(f"Cannot write to {path}: {error}. Choose another folder.") from error
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from egohieraloc.config import PlaceConfig, SearchConfig, SfmConfig, TemporalConfig, TrackerConfig
+from egohieraloc.config import (
+    NetworkConfig,
+    PlaceConfig,
+    SearchConfig,
+    SfmConfig,
+    TemporalConfig,
+    TrackerConfig,
+)
 from egohieraloc.geometry.locate import place
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.inference import tracker
@@ -32,6 +39,7 @@ from egohieraloc.models.weights import Weights, find_weights, load_weights
 from egohieraloc.poses import camera_poses
 from egohieraloc.query import Query
 from egohieraloc.result import Result
+from egohieraloc.settings import override
 from egohieraloc.types import (
     Box,
     DepthMap,
@@ -48,13 +56,19 @@ from egohieraloc.video.reader import Video
 
 @dataclass(frozen=True, kw_only=True)
 class LocalizerConfig:
-    """What can be set without training anew."""
+    """What can be set without training anew. Of the network, all that leaves its layers as they are."""
 
+    network: NetworkConfig | None = None  # None: as the weights were trained
     search: SearchConfig = field(default_factory=SearchConfig)
     temporal: TemporalConfig = field(default_factory=TemporalConfig)
     tracker: TrackerConfig = field(default_factory=TrackerConfig)
     sfm: SfmConfig = field(default_factory=SfmConfig)
     place: PlaceConfig = field(default_factory=PlaceConfig)
+
+
+def with_settings(config: LocalizerConfig, words: Iterable[str], weights: Weights) -> LocalizerConfig:
+    """The config changed by words like `network.qam.decay=0.3`; the network's begins as the weights'."""
+    return override(replace(config, network=config.network or weights.network.config), words)
 
 
 class Localizer:
@@ -69,10 +83,10 @@ class Localizer:
         cache: Path | None = None,
         provider: MaskProvider | None = None,
     ) -> None:
-        self.weights = weights
         self.config = config or LocalizerConfig()
+        self.weights = weights if self.config.network is None else weights.with_settings(self.config.network)
         self.cache = cache or default_cache()
-        self.predictor = Predictor(weights, device=device, provider=provider)
+        self.predictor = Predictor(self.weights, device=device, provider=provider)
 
     @classmethod
     def from_pretrained(
@@ -81,14 +95,17 @@ class Localizer:
         *,
         device: str | None = None,
         config: LocalizerConfig | None = None,
+        settings: Iterable[str] = (),
         cache: Path | None = None,
         provider: MaskProvider | None = None,
     ) -> Localizer:
         """With the weights that ship under a name, or of a file. The device is chosen unless given.
 
+        settings: changes of the config, as `temporal.rule=paper` or `network.qam.decay=0.3`;
         cache: folder for features of videos, shared by all questions; `provider` makes the query's mask.
         """
         weights = load_weights(find_weights(name))
+        config = with_settings(config or LocalizerConfig(), settings, weights)
         return cls(weights, device=device, config=config, cache=cache, provider=provider)
 
     def encode(
@@ -104,7 +121,7 @@ class Localizer:
         indices: numbers of the frames to know, instead of those sampled at `search.fps`.
         """
         everything = video.sample_indices(self.config.search.fps) if indices is None else indices
-        name = f"{video.content_hash} {self.weights.fingerprint}".encode()
+        name = f"{video.content_hash} {self.weights.features_fingerprint}".encode()
         key = hashlib.blake2b(name + everything.tobytes(), digest_size=12).hexdigest()
         store = FeatureStore.of(self.cache, key)
         encoded = encode_video(video, self.predictor, store, everything, until_s=until_s, progress=progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from egohieraloc.geometry.reconstruct import reconstruct
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.inference.search import EncodedVideo, Progress
 from egohieraloc.settings import to_dict
-from egohieraloc.types import Floats, NotLocalized
+from egohieraloc.types import Floats, Frame, NotLocalized
 from egohieraloc.video.reader import Video
 
 
@@ -28,13 +29,20 @@ def camera_poses(
     samples = hashlib.blake2b(indices.tobytes(), digest_size=8).hexdigest()
     key = hashlib.blake2b(f"{video.content_hash} {samples} {settings}".encode(), digest_size=12).hexdigest()
     return reconstruct(
-        video.frames(indices),
+        _counted(video.frames(indices), len(indices), progress),
         cache=cache / "poses",
         key=key,
         config=config,
         descriptors=sample_descriptors(encoded)[chosen],
         progress=lambda stage, share: progress(f"poses: {stage}", round(100 * share), 100),
     )
+
+
+def _counted(frames: Iterable[Frame], count: int, progress: Progress) -> Iterator[Frame]:
+    """Tells how many frames were read, and so lets the reading be stopped."""
+    for done, frame in enumerate(frames):
+        progress("poses: reading", done, count)
+        yield frame
 
 
 def _spread(count: int, most: int) -> NDArray[np.int64]:

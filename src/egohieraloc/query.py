@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -47,6 +48,8 @@ class Query:
             raise QueryError(f"A query picture must have shape (H, W, 3), got {np.shape(image)}.")
         if image.dtype != np.uint8:
             raise QueryError(f"A query picture must be 8-bit RGB (uint8), got {image.dtype}.")
+        if self.seen_at_s is not None and not math.isfinite(self.seen_at_s):
+            raise QueryError(f"The time a query was seen must be a number of seconds, got {self.seen_at_s}.")
         height, width = image.shape[:2]
         inside = self.box.clipped(width, height)
         if min(inside.width, inside.height) < MIN_SIDE_PX:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from egohieraloc.files import atomic_folder
 from egohieraloc.geometry.locate import place_to_json
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.query import Query
@@ -20,6 +21,10 @@ from egohieraloc.types import (
 
 if TYPE_CHECKING:
     from egohieraloc.localize import Localizer
+
+
+# All that an answer may leave in its folder. An earlier answer's are thrown out.
+FILES = ("masks", "overlay.mp4", "curve.png", "cameras.json", "report.html", "result.json")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +70,12 @@ class Result:
         } | ({} if self.place is None else {"place": place_to_json(self.place)})
 
     def save(self, folder: str | Path, *, folder_fps: float = 5.0) -> Path:
-        """Write result.json, masks, overlay.mp4 and curve.png into a folder; returns the JSON's path."""
+        """Write result.json, masks, overlay.mp4 and curve.png, all or none; returns the JSON's path."""
         from egohieraloc.report.save import save_result
 
-        return save_result(self, Path(folder), folder_fps=folder_fps)
+        with atomic_folder(folder, replaces=FILES) as temporary:
+            written = save_result(self, temporary, folder_fps=folder_fps)
+        return Path(folder) / written.name
 
     def save_report(
         self, folder: str | Path, localizer: Localizer | None = None, *, folder_fps: float = 5.0
@@ -79,7 +86,9 @@ class Result:
         """
         from egohieraloc.report.build import save_report
 
-        return save_report(self, Path(folder), localizer, folder_fps=folder_fps)
+        with atomic_folder(folder, replaces=FILES) as temporary:
+            written = save_report(self, temporary, localizer, folder_fps=folder_fps)
+        return Path(folder) / written.name
 
 
 def _track_rows(track: ResponseTrack) -> list[dict[str, Any]]:

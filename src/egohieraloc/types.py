@@ -64,6 +64,10 @@ class Box:
     def center(self) -> tuple[float, float]:
         return ((self.x1 + self.x2) / 2, (self.y1 + self.y2) / 2)
 
+    def scaled(self, x: float, y: float) -> Box:
+        """In pixels of a picture so many times as wide and as high."""
+        return Box(self.x1 * x, self.y1 * y, self.x2 * x, self.y2 * y)
+
     def clipped(self, width: float, height: float) -> Box:
         """The part inside a picture of this size; it has no area when the box lies outside."""
         x1, x2 = (min(max(v, 0.0), float(width)) for v in (self.x1, self.x2))

@@ -50,7 +50,9 @@ def test_vq2d(vq2d, tmp_path):
     assert "own score" in shown
     assert "100.00" in shown
     saved = json.loads((tmp_path / "r.json").read_text())
-    assert saved["own_score"] == {
+    assert (saved["benchmark"], Path(saved["predictions"]).name) == ("vq2d", "perfect.jsonl")
+    assert saved["versions"]["numpy"]
+    assert saved["results"]["own_score"] == {
         "num_queries": 7,
         "tap": 1.0,
         "tap25": 1.0,
@@ -74,11 +76,42 @@ def test_vq2d(vq2d, tmp_path):
 def test_compare(vq2d, tmp_path):
     annotations, perfect, half = vq2d
     words = ("--annotations", annotations, "--first", perfect, "--second", half, "--resamples", 200)
-    shown = call("compare", *words, "--json", tmp_path / "c.json")
-    assert "7 queries, 200 resamples" in shown
-    saved = json.loads((tmp_path / "c.json").read_text())["success %"]
-    assert saved["value"] == pytest.approx(100 * 4 / 7)
-    assert saved["low"] <= saved["value"] <= saved["high"]
+    shown = call("compare", "vq2d", *words, "--json", tmp_path / "c.json")
+    assert "vq2d, 200 resamples" in shown
+    saved = json.loads((tmp_path / "c.json").read_text())
+    success = saved["results"]["success %"]
+    assert success["value"] == pytest.approx(100 * 4 / 7)
+    assert success["low"] <= success["value"] <= success["high"]
+    assert (saved["seed"], Path(saved["compared_with"]).name) == (0, "half.jsonl")
+    call("compare", "vq2d", *words, "--split", "train", fails="no query to score")
+
+
+def test_compare_vq3d(tmp_path):
+    words = ("--annotations", SMALL_3D, "--first", SMALL_3D, "--second", SMALL_3D, "--resamples", 20)
+    shown = call("compare", "vq3d", *words, "--json", tmp_path / "c.json")
+    assert "angle to annotator 1 rad" in shown
+    assert json.loads((tmp_path / "c.json").read_text())["results"]["L2 m"]["value"] == 0
+
+
+def test_seeds(vq2d, tmp_path):
+    annotations, perfect, half = vq2d
+    paths = [tmp_path / f"{i}.json" for i in range(4)]
+    for path, file in zip(paths, (perfect, perfect, half, half), strict=True):
+        call("vq2d", "--annotations", annotations, "--predictions", file, "--json", path)
+    content = json.loads(paths[0].read_text())
+    content["results"]["own_score"]["success"] = 90.0
+    paths[0].write_text(json.dumps(content))
+    words = ("--first", paths[0], "--first", paths[1], "--second", paths[2], "--second", paths[3])
+    shown = call("seeds", *words, "--json", tmp_path / "s.json")
+    assert "2 runs against 2, Welch's t" in shown
+    saved = json.loads((tmp_path / "s.json").read_text())["results"]["own_score.success"]
+    assert saved["difference"]["first"] == 95
+    assert saved["std_first"] == pytest.approx(50**0.5)
+    assert not any("groups" in name or "num" in name for name in shown.split())
+    call("seeds", "--first", paths[0], "--second", paths[1], fails="two runs of each at least")
+    other = tmp_path / "other.json"
+    other.write_text('{"results": {"x": 1.0}}')
+    call("seeds", *words[:4], "--second", other, "--second", other, fails="no measure in common")
 
 
 def test_submit_and_validate(vq2d, tmp_path):
@@ -90,7 +123,7 @@ def test_submit_and_validate(vq2d, tmp_path):
     content["version"] = "0"
     out.write_text(json.dumps(content))
     shown = call(
-        "validate", "vq2d", "--annotations", annotations, "--submission", out, fails="has 1 problems"
+        "validate", "vq2d", "--annotations", annotations, "--submission", out, fails="has 1 problem;"
     )
     assert "version should be" in shown
 
@@ -98,8 +131,12 @@ def test_submit_and_validate(vq2d, tmp_path):
 def test_vq3d(tmp_path):
     shown = call("vq3d", "--annotations", SMALL_3D, "--predictions", SMALL_3D, "--json", tmp_path / "r.json")
     assert "one point per scan" in shown
-    assert "1 predictions are missing" not in shown
-    assert json.loads((tmp_path / "r.json").read_text())["scores"]["success_star"] == 50
+    assert "have no prediction" not in shown
+    assert "VQ3D by group" not in shown
+    call("vq3d", "--annotations", SMALL_3D, "--predictions", SMALL_3D, "--mapping", "m", fails="needs both")
+    words = ("vq3d", "--annotations", SMALL_3D, "--predictions", SMALL_3D, "--split", "train")
+    call(*words, fails="no VQ3D query")
+    assert json.loads((tmp_path / "r.json").read_text())["results"]["scores"]["success_star"] == 50
     out = tmp_path / "s.json"
     shown = call("submit", "vq3d", "--annotations", SMALL_3D, "--predictions", SMALL_3D, "--out", out)
     assert "is a good vq3d submission" in shown
@@ -126,8 +163,8 @@ def test_egotracks(tmp_path):
     write_own(predictions, {"benchmark": "egotracks"}, [TrackAnswer(key, track, 1.0)])
     files = ("--annotations", annotations, "--predictions", predictions)
     shown = call("egotracks", *files, "--clip-info", info, "--json", tmp_path / "r.json")
-    assert "3 predictions are missing" in shown
-    saved = json.loads((tmp_path / "r.json").read_text())
+    assert "3 frames have no prediction" in shown
+    saved = json.loads((tmp_path / "r.json").read_text())["results"]
     assert saved["average_overlap"] == 0.5
     # One frame reported and right, of two: precision 1, recall 1/2.
     assert saved["by_sequence"]["f_score"] == pytest.approx(2 / 3)
@@ -149,7 +186,36 @@ def test_trek150(tmp_path):
     for protocol in ("ope", "mse"):
         shown = call("trek150", *files, "--protocol", protocol, "--json", tmp_path / "r.json")
         assert "FM" in shown
-        assert json.loads((tmp_path / "r.json").read_text())["overall"]["success"] == pytest.approx(20 / 21)
+        assert json.loads((tmp_path / "r.json").read_text())["results"]["overall"][
+            "success"
+        ] == pytest.approx(20 / 21)
     call("trek150", *files, "--protocol", "hoi", fails="None of the 0 predictions")
     shown = call("submit", "trek150", *files, "--out", tmp_path / "s.json")
     assert "is a good trek150 submission" in shown
+
+
+def test_trek150_protocols_are_joined(tmp_path):
+    """`eval` writes one file for each protocol; the server wants one for all."""
+    sequence = tmp_path / "data" / "P01-x"
+    sequence.mkdir(parents=True)
+    (sequence / "groundtruth_rect.txt").write_text("0,0,10,10\n0,0,10,10\n")
+    (sequence / "anchors.txt").write_text("1,1\n")
+    (sequence / "anchors_hoi.txt").write_text("0,1,2\n")
+    files = []
+    for protocol, name in (("ope", ""), ("mse", "anchor-1"), ("hoi", "hoi-0-1-2")):
+        track = Track.from_boxes([0, 1], [(0, 0, 10, 10), (1, 1, 6, 7)])
+        path = tmp_path / f"{protocol}.jsonl"
+        write_own(
+            path, {"benchmark": "trek150"}, [TrackAnswer(QueryKey("P01-x", protocol, name), track, 1.0)]
+        )
+        files += ["--predictions", path]
+    words = ("submit", "trek150", "--annotations", tmp_path / "data", "--out", tmp_path / "s.json")
+    call(*words, *files[:2], fails="There is no MSE prediction for P01-x anchor-1")
+    call(*words, *files, *files[:2], fails="ope.jsonl answers clip P01-x, annotation ope")
+    assert not (tmp_path / "s.json").exists()
+    assert "is a good trek150 submission" in call(*words, *files)
+    results = json.loads((tmp_path / "s.json").read_text())["results"]
+    assert results["ope"]["P01-x"] == [[0, 0, 10, 10], [1, 1, 5, 6]]
+    # Backwards from frame 1.
+    assert results["mse"]["P01-x"]["anchor-1"] == [[1, 1, 5, 6], [0, 0, 10, 10]]
+    assert results["hoi"]["P01-x"]["hoi-0-1-2"] == results["ope"]["P01-x"]

@@ -166,6 +166,8 @@ def test_the_flattened_form_is_grouped_by_clip(tmp_path):
     clips = list(read_vq2d(path))
     assert [(c.name, len(c.queries)) for c in clips] == [("c1", 2), ("c2", 1)]
     assert clips[0].queries[1].key.annotation == "val_0000000002"
+    assert sum(len(clip.queries) for clip in read_vq2d(path, split="val")) == 3
+    assert list(read_vq2d(path, split="train")) == []
     del items[1]["visual_crop"]["x"]
     with gzip.open(path, "wt") as file:
         json.dump(items, file)

@@ -45,6 +45,8 @@ def test_queries_keep_the_place_of_empty_annotations(tmp_path):
     asked = {"object_title": "drill", "3d_annotation_1": box3d(1, 2, 3), "3d_annotation_2": box3d(1, 2, 4)}
     (found,) = read_vq3d(write(tmp_path / "vq3d.json", [{}, {"query_sets": {"3": asked}}]))
     assert found.key == QueryKey("c1", "#1", "3")
+    assert len(list(read_vq3d(tmp_path / "vq3d.json", split="val"))) == 1
+    assert list(read_vq3d(tmp_path / "vq3d.json", split="train")) == []
     assert (found.annotation_index, found.scan_uid, found.object_title) == (1, "scan", "drill")
     first, second = found.boxes
     assert first.center_world.tolist() == [2, -1, 3]

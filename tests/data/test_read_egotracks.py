@@ -38,6 +38,10 @@ def test_the_truth_unites_track_clip_and_crop_and_the_later_counts(tmp_path):
     assert asked.truth.boxes_xyxy[:, 0].tolist() == [1, 3, 2]
     assert asked.sequence_name == "e1_1_red pan"
     assert asked.crop_frame == 14
+    assert asked.size is None
+    sized = {**box(14), "original_width": 1440, "original_height": 1080}
+    (asked,) = only(write(tmp_path / "e.json", {"1": query(visual_crop=sized)})).queries
+    assert asked.size == (1440, 1080)
 
 
 def test_files_without_answers_and_clips_without_exported_id(tmp_path):

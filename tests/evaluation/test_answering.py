@@ -163,7 +163,7 @@ def test_clips_that_are_missing_or_broken(tree, tiny, tmp_path):
     assert "1 of 3 clips are not there; the first is" in shown
     assert "clip-2.mp4" in shown
     assert "Their 3 queries are not asked." in shown
-    assert "3 predictions are missing and count as not found." in shown
+    assert "3 queries have no prediction and count as not found." in shown
     assert "4 of 7 queries have no full answer" in shown
     answers = read_tracks(out)
     assert len(answers) == 7
@@ -347,7 +347,7 @@ def test_egotracks(egotracks, tiny, tmp_path, monkeypatch, protocol):
     words = egotracks_words(egotracks, tiny, out, protocol, "--cache", tmp_path / "cache")
     shown = call(*words)
     assert "1 of 2 clips are not there" in shown
-    assert "EgoTracks, 6 sequences" in shown
+    assert "mean of sequences 6" in shown
     # Crops at 38 and 50 share a grid; 75 has another. Queries and directions share what is encoded.
     assert sorted(seen) == sorted([*range(2, NUM_FRAMES, 6), *range(3, NUM_FRAMES, 6)])
     header, answers = read_own(out)
@@ -361,7 +361,43 @@ def test_egotracks(egotracks, tiny, tmp_path, monkeypatch, protocol):
         assert given == (protocol == "vct-vc")
         assert (answer.frame_scores[at_crop] == 1) == (protocol == "vct-vc")
         assert (np.delete(answer.frame_scores, at_crop) < 1).all()
-    assert json.loads(out.with_suffix(".results.json").read_text())["results"]["num_sequences"] == 6
+    results = json.loads(out.with_suffix(".results.json").read_text())["results"]
+    assert results["num_sequences"] == 6
+    assert {"small (< 32² px)", "away < 10 s at a time", "sharpest third"} <= results["groups"].keys()
+
+
+def test_egotracks_clips_may_have_been_made_smaller(egotracks, tiny, tmp_path):
+    """Annotated at twice the size: the same pictures are seen, and boxes come back twice as large."""
+    content = json.loads(egotracks[0].read_text())
+    for clip in content["videos"][0]["clips"]:
+        for query in clip["annotations"][0]["query_sets"].values():
+            for box in (query["visual_crop"], *query["lt_track"]):
+                box.update({side: 2 * box[side] for side in ("x", "y", "width", "height")})
+                box.update(original_width=2 * fake_ego4d.WIDTH, original_height=2 * fake_ego4d.HEIGHT)
+    path = tmp_path / "large.json"
+    path.write_text(json.dumps(content))
+    tracks = []
+    for annotations, out in ((egotracks[0], tmp_path / "a.jsonl"), (path, tmp_path / "b.jsonl")):
+        call(*egotracks_words((annotations, egotracks[1]), tiny, out, "vct-vc"))
+        tracks.append(read_tracks(out))
+    for key, answer in tracks[0].items():
+        assert tracks[1][key].track.boxes_xyxy == pytest.approx(2 * answer.track.boxes_xyxy)
+        assert tracks[1][key].crop_sharpness == answer.crop_sharpness
+
+
+def test_egotracks_without_some_answers_is_scored_and_without_all_is_not(egotracks, tiny, tmp_path):
+    content = json.loads(egotracks[0].read_text())
+    sets = [clip["annotations"][0]["query_sets"] for clip in content["videos"][0]["clips"]]
+    del sets[0]["1"]["lt_track"], sets[1]["1"]["lt_track"]
+    path = tmp_path / "some.json"
+    path.write_text(json.dumps(content))
+    shown = call(*egotracks_words((path, egotracks[1]), tiny, tmp_path / "some.jsonl", "vct-vs"))
+    assert "2 sequences are not annotated or have no frame to find" in shown
+    for query in (*sets[0].values(), *sets[1].values()):
+        query.pop("lt_track", None)
+    path.write_text(json.dumps(content))
+    shown = call(*egotracks_words((path, egotracks[1]), tiny, tmp_path / "none.jsonl", "vct-vs"))
+    assert "no answers to score against" in shown
 
 
 def test_egotracks_wants_exported_clips(egotracks, tiny, tmp_path):
@@ -395,7 +431,7 @@ def test_trek150(trek150, tiny, tmp_path, protocol, runs):
     shown = call(
         *("trek150", "--annotations", trek150, "--protocol", protocol, "--model", tiny, "--out", out)
     )
-    assert f"TREK-150, {protocol}" in shown
+    assert f"TREK-150, {protocol.upper()}" in shown
     assert ("1 of 2 clips are not there" in shown) == (protocol == "ope")
     answers = read_tracks(out)
     assert len(answers) == runs

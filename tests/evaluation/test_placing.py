@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from egohieraloc.cli.eval import app
 from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.errors import DataError
-from egohieraloc.evaluation.placing import predictions_from_track
+from egohieraloc.evaluation.placing import found_from_track
 from egohieraloc.evaluation.predictions import TrackAnswer, read_places, write_own
 from egohieraloc.geometry.camera import Camera, CameraPose
 
@@ -115,6 +115,21 @@ def test_boxes_lead_to_the_point_and_the_camera_that_asks(world):
     results = json.loads((world.root / "places.results.json").read_text())
     assert results["results"]["scores"]["success"] == 100
     assert results["config"]["tracks"] == "tracks.jsonl"
+    # The 2D queries behind them say how large the things are and how long ago they were seen.
+    assert "VQ3D by group" in world.shown
+    assert results["results"]["groups"]["seen < 10 s ago"]["num_queries"] == 2
+    assert results["results"]["groups"]["small (< 32² px)"]["success"] == 100
+
+
+def test_a_split_is_chosen_in_both_files(world):
+    assert world.lift("--split", "val")[0].reason == ""
+    call(*world.words("o", "--tracks", world.tracks, "--split", "test"), fails="There is no query to ask")
+
+
+def test_tracks_of_other_queries_are_refused(world):
+    other = QueryKey("clip-9", "annotation-0", "1")
+    write_own(world.tracks, {"benchmark": "vq2d"}, [TrackAnswer(other, Track.empty(), 0.0)])
+    call(*world.words("o", "--tracks", world.tracks), fails="None of the 1 predictions in")
 
 
 def test_one_view_needs_depth(world):
@@ -149,8 +164,9 @@ def test_what_is_missing_is_said(world):
     world.give_poses([True] * FRAMES, clip="another")
     assert world.lift()[0].reason == "the pose file does not have this clip"
     world.give_poses([True] * FRAMES)
-    write_own(world.tracks, {"benchmark": "vq2d"}, [])
-    assert world.lift()[0].reason == "the thing was not found in the video"
+    one = QueryKey("clip-0", "annotation-0", "2")
+    write_own(world.tracks, {"benchmark": "vq2d"}, [TrackAnswer(one, Track.empty(), 0.0)])
+    assert [answer.reason for answer in world.lift()] == ["the thing was not found in the video"] * 2
     world.intrinsics = world.write("others.json", {"room": {"('1920', '1080')": LENS}})
     assert (
         "no intrinsics for scan 'room' at 96x64, only for the sizes [(1920, 1080)]" in world.lift()[0].reason
@@ -174,7 +190,9 @@ def test_our_own_search_is_lifted_too(world, tmp_path, monkeypatch):
     tiny = save_tiny(tmp_path / "tiny.safetensors")
     words = world.words(tmp_path / "own.jsonl", "--clips", world.clips, "--model", tiny)
     assert "VQ3D, 2 queries" in call(*words)
-    assert len(read_places(tmp_path / "own.jsonl")) == 2
+    found = read_places(tmp_path / "own.jsonl")
+    assert len(found) == 2
+    assert all(answer.crop_sharpness > 0 for answer in found.values())
     header = json.loads((tmp_path / "own.jsonl").read_text().splitlines()[0])
     assert header["config"]["model"] == "tiny"
 
@@ -189,8 +207,8 @@ def test_one_source_of_tracks_is_wanted(world):
 def test_scores_of_frames_are_kept_where_there_are_some():
     track = Track.from_boxes([5, 6], [(0, 0, 2, 2), (1, 0, 3, 2)])
     key = QueryKey("c", "a", "1")
-    plain = predictions_from_track(TrackAnswer(key, track, 0.2), 5.0)
+    plain = found_from_track(TrackAnswer(key, track, 0.2), 5.0).predictions
     assert [(p.frame_index, p.time_s, p.score) for p in plain] == [(5, 1.0, 1.0), (6, 1.2, 1.0)]
-    scored = predictions_from_track(TrackAnswer(key, track, 0.2, frame_scores=np.array([0.3, 7.0])), 5.0)
-    assert [p.score for p in scored] == [0.3, 1.0]
-    assert predictions_from_track(None, 5.0) == ()
+    scored = found_from_track(TrackAnswer(key, track, 0.2, frame_scores=np.array([0.3, 7.0])), 5.0)
+    assert [p.score for p in scored.predictions] == [0.3, 1.0]
+    assert found_from_track(None, 5.0).predictions == ()

@@ -168,7 +168,10 @@ def test_errors_in_challenge_files_are_named(tmp_path, queries):
     with pytest.raises(DataError, match=r"c\.json: the field 'query_sets' is missing"):
         read_vq2d_predictions(path, queries)
     path.write_text("[]")
-    with pytest.raises(DataError, match=r"c\.json"):
+    with pytest.raises(DataError, match=r"c\.json should be an object, a challenge file .*, not a list"):
+        read_vq2d_predictions(path, queries)
+    path.write_text(json.dumps({"version": "1", "videos": []}))  # annotations are no predictions
+    with pytest.raises(DataError, match=r"c\.json: it has neither `results`"):
         read_vq2d_predictions(path, queries)
 
 

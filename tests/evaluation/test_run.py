@@ -2,10 +2,12 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -130,6 +132,41 @@ def test_a_worker_that_dies_is_named(tree, tmp_path):
         run(tree[1], Dies(), tmp_path / "run.jsonl", about=ABOUT, workers=2)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupted_run_stops_without_a_word_from_its_workers(tree, tmp_path, workers):
+    out = tmp_path / "run.jsonl"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, fake_ego4d.__file__, tree[0], tree[2], out, str(workers), "0.4"]
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests may run where it is ignored
+    )
+    log = out.with_name("run.jsonl.unfinished")
+    deadline = time.monotonic() + 60
+    while (not log.exists() or log.read_text().count("\n") < 3) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert said.count("Traceback") == 1
+    assert said.rstrip().endswith("KeyboardInterrupt")
+    assert not out.exists()
+
+
+def test_an_error_comes_from_a_worker_with_its_place(tree, tmp_path):
+    finder = ColourFinder(tree[2], tmp_path / "opened", breaks_at="clip-0")
+    with pytest.raises(RuntimeError, match="the finder broke") as caught:
+        run(tree[1], finder, tmp_path / "run.jsonl", about=ABOUT, workers=2)
+    assert "In the worker at clip clip-0" in caught.value.__notes__[0]
+    assert "fake_ego4d.py" in caught.value.__notes__[0]
+    missing = pickle.loads(pickle.dumps(MissingExtraError("ray", "scale")))
+    assert str(missing) == str(MissingExtraError("ray", "scale"))
+
+
 class SaysNothing:
     def __init__(self, clip):
         self.queries = clip.queries
@@ -203,6 +240,7 @@ def test_on_ray_each_clip_asks_for_a_share_of_a_gpu(tree, tmp_path, monkeypatch,
         remote=Task,
         wait=lambda running, num_returns: (running[:1], running[1:]),
         get=lambda answer: answer,
+        exceptions=SimpleNamespace(WorkerCrashedError=ChildProcessError),
     )
     monkeypatch.setitem(sys.modules, "ray", stand_in)
     found = run(
@@ -231,20 +269,29 @@ def test_ray_gives_the_same_file_though_a_worker_is_killed(tree, whole, tmp_path
             about=ABOUT,
             ray_address="auto",
         )
+        with pytest.raises(EgoHieraLocError, match=r"worker at clip clip-. died"):
+            run(tree[1], Dies(), tmp_path / "dead.jsonl", about=ABOUT, ray_address="auto")
     finally:
         ray.shutdown()
     assert (tmp_path / "killed").exists()
     assert out.read_bytes() == whole.read_bytes()
+    assert (tmp_path / "opened").read_text().split().count("clip-1") == 2
 
 
 class KilledOnce:
-    """The worker that opens the second clip first is killed."""
+    """The worker that first works at the second clip is killed when it has answered one query of it."""
 
     def __init__(self, finder, note):
         self.finder, self.note = finder, note
 
+    @contextmanager
     def __call__(self, clip):
-        if clip.clip_uid == "clip-1" and not self.note.exists():
+        with self.finder(clip) as ask:
+            yield lambda query: self.answer(ask, query)
+
+    def answer(self, ask, query):
+        if query.key.clip == "clip-1" and query.key.query_set == "2" and not self.note.exists():
             self.note.touch()
+            time.sleep(0.5)  # the first answer is on its way
             os.kill(os.getpid(), signal.SIGKILL)
-        return self.finder(clip)
+        return ask(query)

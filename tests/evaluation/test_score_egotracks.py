@@ -86,9 +86,45 @@ def test_without_frame_scores_every_box_counts_alike():
 def test_a_sequence_without_anything_to_find_is_left_out():
     queries = [query(TRUTH), query({6: FULL}, name="2")]
     found = egotracks.report(queries, {FOUND.key: FOUND}, {"clip": 30})
-    assert (found.num_sequences, found.invisible_sequences, found.missing) == (1, 1, 1)
+    assert (found.num_sequences, found.left_out, found.missing) == (1, 1, 1)
     assert found.by_sequence.f_score == found.pooled.f_score == 0.5
     assert found.to_json()["average_overlap"] == pytest.approx(0.5)
+
+
+def test_sequences_that_are_not_annotated_are_left_out_when_others_are():
+    queries = [query(TRUTH), query(None, name="2")]
+    stranger = answer({0: FULL}, name="9")
+    found = egotracks.report(queries, {FOUND.key: FOUND, stranger.key: stranger}, {"clip": 30})
+    assert (found.num_sequences, found.left_out, found.ignored) == (1, 1, 1)
+    assert found.average_overlap == pytest.approx(0.5)
+
+
+def test_groups_by_size_absence_and_blur():
+    large = (0, 0, 96, 96)
+    sequences = {
+        "1": {0: FULL, 6: FULL, 12: FULL},  # small, never away
+        "2": {0: FULL, 12: large},  # large, away for one scored frame: 0.2 s
+        "3": {0: FULL, 306: FULL},  # away from 6 to 300: 10 s
+        "4": {0: FULL, 1806: FULL},  # 60 s
+    }
+    queries = [query(truth, crop_frame=0, name=name) for name, truth in sequences.items()]
+    answers = {
+        q.key: TrackAnswer(q.key, q.truth, 1.0, crop_sharpness=float(q.key.query_set)) for q in queries
+    }
+    found = egotracks.report(queries, answers)
+    assert {name: s.num_sequences for name, s in found.groups} == {
+        "small (< 32² px)": 3,
+        "large (≥ 96² px)": 1,
+        "away < 10 s at a time": 2,
+        "away 10 to 60 s at a time": 1,
+        "away ≥ 60 s at a time": 1,
+        "most blurred third": 1,
+        "middle third by blur": 1,
+        "sharpest third": 2,
+    }
+    assert found.to_json()["groups"]["large (≥ 96² px)"]["average_overlap"] == 1
+    assert [q.longest_absence_s for q in queries] == pytest.approx([0, 0.2, 10, 60])
+    assert query(None).longest_absence_s is None
 
 
 def test_a_sequence_without_prediction_counts_as_lost():
@@ -100,8 +136,10 @@ def test_a_sequence_without_prediction_counts_as_lost():
 
 
 def test_what_cannot_be_scored():
-    with pytest.raises(DataError, match="no answer for clip clip"):
+    with pytest.raises(DataError, match="no EgoTracks sequence to score: the annotations have no answers"):
         egotracks.report([query(None)], {FOUND.key: FOUND})
+    with pytest.raises(DataError, match="no answer for clip clip"):
+        egotracks.measure(query(None), FOUND, 30)
     with pytest.raises(DataError, match="None of the 1 predictions"):
         egotracks.report([query(TRUTH, name="3")], {FOUND.key: FOUND})
     with pytest.raises(DataError, match="no EgoTracks sequence"):

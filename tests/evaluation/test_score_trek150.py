@@ -105,8 +105,8 @@ def test_a_backward_run_is_compared_backwards():
 
 
 def test_hoi_pools_all_runs_by_length():
-    # Runs of 2 and 4 frames in one sequence, 4 in another without weighting sequences.
-    first = sequence(*[FULL] * 6, name="first", interactions=[(0, 1, 0), (2, 5, 2)])
+    # Runs of 2 and 4 frames in a sequence of 12, 4 in another: the length of a sequence has no weight.
+    first = sequence(*[FULL] * 12, name="first", interactions=[(0, 1, 0), (2, 5, 2)])
     second = sequence(*[FULL] * 4, name="second", interactions=[(0, 3, 1)])
     third = sequence(FULL, name="third")
     boxes = boxes_for([first, second], "hoi", FULL)
@@ -128,13 +128,21 @@ def test_reports_by_attribute_and_missing_runs():
     assert found.to_json()["attributes"]["LR"]["num_sequences"] == 2
 
 
+def test_only_sequences_with_runs_of_the_protocol_are_counted():
+    anchored = sequence(FULL, FULL, name="a", anchors=[(0, False)], attributes=["FM"])
+    plain = sequence(FULL, FULL, name="b", attributes=["FM", "LR"])
+    found = trek150.report([anchored, plain], "mse", boxes_for([anchored], "mse", FULL))
+    assert found.num_sequences == 1
+    assert [(name, number) for name, number, _ in found.attributes] == [("FM", 1)]
+
+
 def test_runs_without_visible_frames_are_left_out():
     blind = sequence(GONE, GONE, name="blind", attributes=["X"])
     good = sequence(FULL, FULL, name="good")
     assert trek150.score_run(blind.runs("ope")[0], rows(FULL, FULL)) is None
     boxes = boxes_for([blind, good], "ope", FULL)
     found = trek150.report([blind, good], "ope", boxes)
-    assert found.overall.recall == 1
+    assert (found.overall.recall, found.num_sequences) == (1, 1)
     assert found.attributes == ()
     with pytest.raises(DataError, match="never visible"):
         trek150.report([blind], "ope", boxes)
@@ -175,11 +183,17 @@ def test_predictions_from_a_folder_a_challenge_file_and_our_own(tmp_path):
     assert (
         trek150.read_trek150_predictions(challenge, [one, two], "ope")[QueryKey("two", "ope", "")][1, 0] == 2
     )
-    with pytest.raises(DataError, match="'hoi' is missing"):
-        trek150.read_trek150_predictions(challenge, [one], "hoi")
+    assert trek150.read_trek150_predictions(challenge, [one], "hoi") == {}
+    assert trek150.read_all_protocols(challenge, [one, two]).keys() == {key, QueryKey("two", "ope", "")}
     results["mse"]["one"]["anchor-1"] = [[1, 2, 3]]
     challenge.write_text(json.dumps({"results": results}))
     with pytest.raises(DataError, match=r"challenge\.json: one-anchor-1"):
+        trek150.read_trek150_predictions(challenge, [one], "mse")
+    challenge.write_text("[]")
+    with pytest.raises(DataError, match=r"challenge\.json should be an object, a challenge file"):
+        trek150.read_trek150_predictions(challenge, [one], "mse")
+    challenge.write_text("{}")
+    with pytest.raises(DataError, match=r"challenge\.json: the field 'results' is missing"):
         trek150.read_trek150_predictions(challenge, [one], "mse")
     own = tmp_path / "own.jsonl"
     # The run goes backwards: frame 1 first. Frame 0 has no box.

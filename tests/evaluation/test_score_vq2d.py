@@ -266,11 +266,25 @@ def test_groups_by_size_time_and_blur():
         visual_query(i, Track.from_boxes([int(end) - 1, int(end)], [(0, 0, 1, 1), (0, 0, side, side)]))
         for i, (side, end) in enumerate(zip(sides, ends, strict=True))
     ]
-    answers = {q.key: answer(i, q.response, crop_sharpness=float(i)) for i, q in enumerate(queries)}
-    members = {name: np.flatnonzero(which).tolist() for name, which in vq2d.groups(queries, answers).items()}
+    sharpness = [float(i) for i in range(4)]
+    members = {n: np.flatnonzero(which).tolist() for n, which in vq2d.groups(queries, sharpness).items()}
     assert list(members.values()) == [[0], [1, 2], [3], [0], [1, 2], [3], [0], [1], [2, 3]]
     assert list(members)[-1] == "sharpest third"
-    assert len(vq2d.groups(queries, {})) == 6
+    assert len(vq2d.groups(queries)) == 6
+    answers = {q.key: answer(i, q.response, crop_sharpness=float(i)) for i, q in enumerate(queries)}
+    found = dict(vq2d.report(queries, answers).groups)
+    assert [found[name].num_queries for name in ("most blurred third", "sharpest third")] == [1, 2]
+
+
+def test_queries_of_unknown_kind_are_in_no_group():
+    found = vq2d.groups([visual_query(1, None), visual_query(2, Track.empty())], [None, 5.0])
+    assert len(found) == 6
+    assert not any(which.any() for which in found.values())
+    # Two known values make no thirds, three do.
+    three = [visual_query(i, straight(0, 1)) for i in range(4)]
+    assert len(vq2d.groups(three, [1.0, None, 2.0, None])) == 6
+    thirds = list(vq2d.groups(three, [1.0, None, 2.0, 3.0]).values())[-3:]
+    assert [np.flatnonzero(which).tolist() for which in thirds] == [[0], [2], [3]]
 
 
 def test_predictions_that_cannot_be_scored():

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from egohieraloc.data.base import QueryKey
+from egohieraloc.data.base import QueryKey, Track
+from egohieraloc.data.ego4d import VisualQuery
 from egohieraloc.data.ego4d_3d import Box3D, PlaceQuery, read_vq3d
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import vq3d
 from egohieraloc.evaluation.predictions import PlaceAnswer
+from egohieraloc.types import Box
 
 SMALL = Path(__file__).parent / "fixtures" / "vq3d_small.json"
 
@@ -103,9 +105,13 @@ def test_the_baseline_predicts_the_mean_of_each_scan():
         query(2, box(2, 0, 0), box(4, 0, 0), "a"),
         query(3, box(9, 9, 9), box(9, 9, 9), "b"),
     ]
-    found = vq3d.scan_centroids(queries)
+    turned = np.array([[0, 1, 0, 0.5], [-1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1.0]])
+    found = vq3d.scan_centroids(queries, by_key(answer(2, None, None, turned), answer(3, (0, 0, 0))))
     assert found[queries[0].key].point_world.tolist() == [1.5, 0, 0]
     assert found[queries[2].key].point_world.tolist() == [9, 9, 9]
+    # It is seen from where the answer says that the question was asked, if it says so.
+    assert found[queries[1].key].displacement.tolist() == [0.5, -1.5, 0]
+    assert found[queries[0].key].displacement is found[queries[2].key].displacement is None
 
 
 def test_reports_and_what_they_refuse():
@@ -122,6 +128,24 @@ def test_reports_and_what_they_refuse():
         vq3d.report([], {})
     with pytest.raises(ValueError, match="needs that frame's pose"):
         answer(1, (0, 0, 0), (1, 1, 1))
+
+
+def test_groups_come_from_the_2d_queries():
+    queries = [query(i, box(0, 0, 0), box(0, 0, 0)) for i in range(3)]
+    ends = (95, 40, None)  # asked at frame 100, 5 a second: 1 s, 12 s, not known
+
+    def visual(end):
+        track = Track.empty() if end is None else Track.from_boxes([end], [(0, 0, 40, 40)])
+        key = QueryKey("c", "a", "1")
+        return VisualQuery(key, 0, 100, 0, Box(0, 0, 5, 5), 5.0, 640, 480, "", track)
+
+    answers = by_key(answer(0, (0, 0, 0)), answer(1, (100, 0, 0)))
+    seen = {q.key: visual(end) for q, end in zip(queries, ends, strict=True)}
+    found = vq3d.report(queries, answers, seen)
+    groups = {name: (s.num_queries, s.success_star) for name, s in found.groups}
+    assert groups == {"medium size": (2, 50), "seen < 10 s ago": (1, 100), "seen 10 to 60 s ago": (1, 0)}
+    assert found.to_json()["groups"]["medium size"]["num_places"] == 2
+    assert vq3d.report(queries, answers).groups == ()
 
 
 def test_our_small_file_has_these_numbers():
@@ -173,6 +197,9 @@ def test_a_bad_vector_is_named(tmp_path, field, value):
     path.write_text(json.dumps(content))
     with pytest.raises(DataError, match=r"bad\.json: clip clip, annotation #1, query 1"):
         vq3d.read_vq3d_predictions(path)
+    path.write_text("[]")
+    with pytest.raises(DataError, match=r"bad\.json should be an object, a submission"):
+        vq3d.read_vq3d_predictions(path)
     path.write_text("{}")
     with pytest.raises(DataError, match="'videos' is missing"):
         vq3d.read_vq3d_predictions(path)
@@ -193,5 +220,6 @@ def test_published_predictions_have_their_published_figures():
     assert scores.angle_1_rad == pytest.approx(0.60099, abs=5e-6)
     # One point per scan, without looking at any video, does almost as well.
     assert found.scan_centroid.success_star == pytest.approx(96.34146, abs=1e-5)
+    assert found.scan_centroid.success == pytest.approx(79.87805, abs=1e-5)
     radii = [vq3d.success_radius_m(*q.boxes) for q in queries]
     assert np.median(radii) == pytest.approx(5.05, abs=0.01)

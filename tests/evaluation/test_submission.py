@@ -10,7 +10,7 @@ from fake_ego4d import make_tree
 from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.data.ego4d import read_vq2d
 from egohieraloc.data.egotracks import TrackingQuery
-from egohieraloc.data.trek150 import TrekSequence
+from egohieraloc.data.trek150 import PROTOCOLS, TrekSequence
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import egotracks, submission, trek150, validation, vq3d
 from egohieraloc.evaluation.predictions import PlaceAnswer, TrackAnswer, read_vq2d_predictions
@@ -77,13 +77,13 @@ def first_clip(content):
 VQ2D_DAMAGE = {
     "version should be '1.0.5', not '1.0'": lambda c: c.update(version="1.0"),
     "challenge should be": lambda c: c.update(challenge="x"),
-    "videos should be a list of 2": lambda c: c["results"]["videos"].pop(),
+    "videos should be a list of 2 objects": lambda c: c["results"]["videos"].pop(),
     "video video-0 should come here, not video-1": lambda c: c["results"]["videos"].reverse(),
-    "video video-0: clips should be a list of 2": lambda c: c["results"]["videos"][0]["clips"].pop(),
+    "video video-0: clips should be a list of 2 objects": lambda c: c["results"]["videos"][0]["clips"].pop(),
     "video video-0, clip clip-0: should come here, not clip-1": lambda c: c["results"]["videos"][0][
         "clips"
     ].reverse(),
-    "clip clip-0: predictions should be a list of 2": lambda c: first_clip(c)["predictions"].pop(),
+    "clip clip-0: predictions should be a list of 2 objects": lambda c: first_clip(c)["predictions"].pop(),
     "annotation 1: query 1 is missing": lambda c: first_clip(c)["predictions"][1]["query_sets"].pop("1"),
     "annotation 1: query 7 is not in the annotation file": lambda c: first_clip(c)["predictions"][1][
         "query_sets"
@@ -133,7 +133,9 @@ def test_files_of_another_kind_are_refused(written):
         path.write_text(text)
         assert len(validation.validate_vq2d(annotations, path)) == 1
     path.write_text('{"version": "1.0.5", "results": {"videos": [1, 2]}}')
-    with pytest.raises(DataError, match=r"submission\.json against .*vq_val\.json"):
+    assert "videos should be a list of 2 objects" in validation.validate_vq2d(annotations, path)
+    path.write_text('{"version": "1.0.5", ')
+    with pytest.raises(DataError, match=r"submission\.json is broken or ends too early"):
         validation.validate_vq2d(annotations, path)
     path.write_text('{"videos": [1]}')
     with pytest.raises(DataError, match=r"submission\.json"):
@@ -190,6 +192,15 @@ VQ3D_DAMAGE = {
     ].pop("2"),
     "query 9 is not wanted": lambda c: c["videos"][0]["clips"][0]["annotations"][1]["query_sets"].update(
         {"9": {}}
+    ),
+    "annotation 1: query_sets should be an object": lambda c: c["videos"][0]["clips"][0]["annotations"][
+        1
+    ].update(query_sets=[]),
+    "query 1: should be an object, not [1]": lambda c: c["videos"][0]["clips"][0]["annotations"][1][
+        "query_sets"
+    ].update({"1": [1]}),
+    "annotations should be a list of 2 objects": lambda c: c["videos"][0]["clips"][0]["annotations"].append(
+        {}
     ),
     "query 1: pred_3d_vec_world is missing": lambda c: place(c).pop("pred_3d_vec_world"),
     "pred_3d_vec_world should be null or finite numbers of shape (3,)": lambda c: place(c).update(
@@ -272,7 +283,13 @@ def test_damage_to_an_egotracks_submission_is_named(tracked):
     assert problems(lambda c: c["e_1_cup"].pop("12")) == [
         "sequence e_1_cup: 1 frames are missing, the first is 12"
     ]
-    for row in ([0, 0, 1, 1], [0, 0, -1, 1, 1], [0, 0, 1, -1, 1], [0, 0, 1, 1, None]):
+    assert problems(lambda c: c["e_1_cup"].update({"7": [0, 0, 1, 1, 1]})) == [
+        "sequence e_1_cup: 1 frames are not wanted, the first is 7"
+    ]
+    assert problems(lambda c: c.update(e_1_cup=[1])) == [
+        "sequence e_1_cup: should be an object: frame -> [x, y, w, h, score]"
+    ]
+    for row in ([0, 0, 1, 1], [0, 0, -1, 1, 1], [0, 0, 1, -1, 1], [0, 0, 1, 1, None], [0, 0, 1, "1", 1]):
         assert (
             "frame 6: should be [x, y, w, h, score]"
             in problems(lambda c, r=row: c["e_1_cup"].update({"6": r}))[0]
@@ -292,7 +309,7 @@ def trek(anchors=((1, True),)):
 
 def test_a_trek150_submission(tmp_path):
     sequence, path = trek(), tmp_path / "trek.json"
-    runs = [run for protocol in validation.PROTOCOLS for run in sequence.runs(protocol)]
+    runs = [run for protocol in PROTOCOLS for run in sequence.runs(protocol)]
     boxes = {run.key: run.truth_xywh + 0.12345 for run in runs}
     boxes[runs[0].key][1] = np.nan
     submission.write_trek150_submission(path, [sequence], boxes, tracker_name="ours")
@@ -316,10 +333,36 @@ def test_a_trek150_submission(tmp_path):
         "sls_pt is missing",
         "ope, s: should be 3 boxes of four finite numbers",
         "mse, s anchor-1: should be 2 boxes of four finite numbers",
-        "hoi, s hoi-0-1-2: missing",
+        "results should have hoi: an object of sequences",
     ]
-    with pytest.raises(DataError, match="no prediction for clip s, annotation ope"):
+    with pytest.raises(DataError, match=r"no OPE prediction for s; .* all three with --predictions"):
         submission.write_trek150_submission(path, [sequence], {}, tracker_name="ours")
+    del boxes[runs[1].key]
+    with pytest.raises(DataError, match="no MSE prediction for s anchor-1"):
+        submission.write_trek150_submission(path, [sequence], boxes, tracker_name="ours")
     both = trek(((1, False), (1, True)))
     with pytest.raises(DataError, match="both directions"):
         submission.write_trek150_submission(path, [both], boxes, tracker_name="ours")
+
+
+TREK_DAMAGE = {
+    "ope, t: not wanted": lambda r: r["ope"].update(t=[]),
+    "mse, t: not wanted": lambda r: r["mse"].update(t={}),
+    "mse, s anchor-9: not wanted": lambda r: r["mse"]["s"].update({"anchor-9": []}),
+    "mse, s: should be an object of anchors": lambda r: r["mse"].update(s=[1]),
+    "results should have mse: an object of sequences": lambda r: r.update(mse=[]),
+    "hoi, s hoi-0-1-2: missing": lambda r: r["hoi"]["s"].pop("hoi-0-1-2"),
+    "ope, s: missing": lambda r: r["ope"].pop("s"),
+    "ope, s: should be 3 boxes of four finite numbers": lambda r: r["ope"]["s"][0].__setitem__(0, "1"),
+    "hoi, s hoi-0-1-2: should be 2 boxes of four finite numbers": lambda r: r["hoi"]["s"]["hoi-0-1-2"].pop(),
+    "ope, s: a box has a negative width or height": lambda r: r["ope"]["s"][2].__setitem__(3, -1),
+}
+
+
+@pytest.mark.parametrize("message", TREK_DAMAGE)
+def test_damage_to_a_trek150_submission_is_named(tmp_path, message):
+    sequence, path = trek(), tmp_path / "trek.json"
+    boxes = {run.key: run.truth_xywh for protocol in PROTOCOLS for run in sequence.runs(protocol)}
+    submission.write_trek150_submission(path, [sequence], boxes, tracker_name="ours")
+    damage(path, lambda content: TREK_DAMAGE[message](content["results"]))
+    assert validation.validate_trek150([sequence], path) == [message]

@@ -40,16 +40,32 @@ def packed(predictor: Predictor) -> PackedFeatures:
 
 def test_score_is_presence_times_confidence(predictor: Predictor, packed: PackedFeatures) -> None:
     query = predictor.prepare(QUERY)
-    answers, _ = predictor.decode(query, packed, predictor.start(query))
-    output, _ = predictor.match(query, packed, predictor.start(query))
+    answers, _ = predictor.decode(query, packed[:2], predictor.start(query))
+    output, _ = predictor.match(query, packed[:2], predictor.start(query))
     masks = torch.sigmoid(output.ram.mask_logits.float()).numpy()
     presence = torch.sigmoid(output.ram.presence_logit).numpy()
-    assert len(answers) == 3
+    assert len(answers) == 2
     for answer, mask, present in zip(answers, masks, presence, strict=True):
         assert answer.score == pytest.approx(float(present) * semantic_confidence(mask), rel=1e-5)
         tight = box_from_mask(mask)
         if tight is not None:
             assert answer.box.xyxy == tuple(4 * v for v in tight.xyxy)
+
+
+def test_batches_come_in_few_sizes_and_carry_the_state_on(
+    predictor: Predictor, packed: PackedFeatures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, long = predictor.prepare(QUERY), packed[np.arange(23) % 3]
+    match, sizes = predictor.match, []
+    monkeypatch.setattr(predictor, "match", lambda q, p, s: (sizes.append(len(p)), match(q, p, s))[1])
+    together, last = predictor.decode(query, long, predictor.start(query))
+    assert sizes == [8, 8, 4, 2, 1]
+    state, alone = predictor.start(query), []
+    for first, size in zip((0, 8, 16, 20, 22), (8, 8, 4, 2, 1), strict=True):
+        answers, state = predictor.decode(query, long[first : first + size], state)
+        alone += answers
+    assert [a.score for a in together] == [a.score for a in alone]
+    assert torch.equal(last.position, state.position)
 
 
 def test_stored_features_answer_like_fresh_ones(

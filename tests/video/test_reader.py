@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -415,6 +416,38 @@ def test_bad_files(make_video, tmp_path: Path) -> None:
         sound.writeframes(bytes(16000))
     with pytest.raises(VideoError, match=r"sound\.wav holds no pictures: only sound"):
         Video.open(tmp_path / "sound.wav")
+
+
+REFUSALS = """
+import sys
+from egohieraloc.errors import VideoError
+from egohieraloc.video.reader import Video
+for path in sys.argv[1:]:
+    try:
+        Video.open(path)
+    except VideoError as error:
+        print(error)
+"""
+
+
+def test_a_list_of_other_files_is_refused_and_they_stay_closed(tmp_path: Path) -> None:
+    """The other file is a pipe that nobody fills: who opened it would wait for ever."""
+    os.mkfifo(tmp_path / "other.ts")
+    playlist = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nother.ts\n#EXT-X-ENDLIST\n"
+    paths = [tmp_path / name for name in ("a.mp4", "a.ffconcat", "b.mp4", "b.m3u8")]
+    for path in paths:
+        path.write_text("ffconcat version 1.0\nfile other.ts\n" if path.stem == "a" else playlist)
+    command = [sys.executable, "-c", REFUSALS, *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    said = done.stdout.splitlines()
+    assert len(said) == len(paths)
+    assert all("cannot be read as a video" in line and "a list of other files" in line for line in said)
+
+
+def test_a_name_that_looks_like_an_address_is_a_file(make_video, tmp_path: Path, monkeypatch) -> None:
+    make_video("plain.mp4", frames=4).rename(tmp_path / "concat:12:30.mp4")
+    monkeypatch.chdir(tmp_path)
+    assert Video.open("concat:12:30.mp4").info.num_frames == 4
 
 
 def test_a_cover_picture_is_no_video(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def send(client: TestClient, data: bytes, name: str = "walk.mp4") -> Any:
 
 def test_a_video_cut_in_the_middle(client: TestClient, clip: Path) -> None:
     data = clip.read_bytes()
-    assert "not a video" in refusal(send(client, data[: len(data) // 2]), 422)
+    assert "cannot be read as a video" in refusal(send(client, data[: len(data) // 2]), 422)
 
 
 def test_a_file_of_zero_bytes(client: TestClient) -> None:
@@ -46,14 +46,19 @@ def test_a_file_of_zero_bytes(client: TestClient) -> None:
 
 
 def test_a_text_called_mp4(client: TestClient) -> None:
-    assert "not a video" in refusal(send(client, b"This is no video.\n" * 50), 422)
+    assert "cannot be read as a video" in refusal(send(client, b"This is no video.\n" * 50), 422)
+
+
+def test_a_picture_called_mp4(client: TestClient, tmp_path: Path) -> None:
+    write_image(tmp_path / "grey.png", np.full((32, 48, 3), 128, np.uint8))
+    assert "this format are not taken" in refusal(send(client, (tmp_path / "grey.png").read_bytes()), 422)
 
 
 def test_a_list_of_other_files_is_not_read(client: TestClient, clip: Path) -> None:
     words = refusal(send(client, f"ffconcat version 1.0\nfile {clip.name}\n".encode()), 422)
-    assert "not a video" in words
+    assert "a list of other files" in words
     playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n{clip}\n#EXT-X-ENDLIST\n"
-    assert "not a video" in refusal(send(client, playlist.encode(), "list.m3u8"), 422)
+    assert "a list of other files" in refusal(send(client, playlist.encode(), "list.m3u8"), 422)
 
 
 def test_a_claim_of_four_gigabytes(client: TestClient) -> None:
@@ -131,6 +136,7 @@ def test_unknown_ids(client: TestClient, path: str, name: str) -> None:
         ({"time_s": "nan", "box": "10,10,30,30"}, "time_s: "),
         ({"time_s": "soon", "box": "10,10,30,30"}, "time_s: "),
         ({"time_s": "1", "box": "10,10,30,30", "until_s": "-inf"}, "until_s: "),
+        ({"time_s": "1", "box": "10,10,30,30", "in_3d": "maybe"}, "in_3d: "),
     ],
 )
 def test_questions_nobody_can_answer(

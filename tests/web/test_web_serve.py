@@ -41,7 +41,10 @@ def served(weights: Path, tmp_path: Path) -> Iterator[Any]:
     start = "from egohieraloc.cli import main; main()"
     options = ["--port", "0", "--folder", str(tmp_path / "page"), "--model", str(weights), "--device", "cpu"]
     process = subprocess.Popen(
-        [sys.executable, "-c", start, "serve", *options], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", start, "serve", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         yield process
@@ -64,7 +67,7 @@ def test_the_real_thing_end_to_end(served: subprocess.Popen[str], clip: Path, tm
 
     assert call("/about")["model"] == "tiny"
     video = call("/videos?name=walk.mp4", clip.read_bytes())
-    form = b"time_s=1&box=30,30,40,40"
+    form = b"time_s=1&box=30,30,40,40&in_3d=true"
     query = call(f"/videos/{video['id']}/queries", form, "application/x-www-form-urlencoded")
     until = time.monotonic() + 120
     while query["status"] in ("waiting", "running") and time.monotonic() < until:
@@ -72,9 +75,20 @@ def test_the_real_thing_end_to_end(served: subprocess.Popen[str], clip: Path, tm
         query = call(f"/queries/{query['id']}")
     assert query["status"] == "done", query
     assert len(query["answer"]["curve"]["time_s"]) == 20
+    place = query["answer"]["place"]
+    assert place["found"] is False  # a square that slides over grey shows no room
+    assert query["answer"]["scene"]["reason"] == place["reason"] != ""
+    assert str(tmp_path) not in str(query)
     assert list((tmp_path / "page" / "features").glob("features-*/chunk-*"))
+    waiting = http.client.HTTPConnection(url.removeprefix("http://"))
+    waiting.putrequest("POST", "/videos")
+    waiting.putheader("Content-Length", "1000")
+    waiting.endheaders(b"x")
+    _wait(lambda: any((tmp_path / "page" / "incoming").iterdir()))
     served.send_signal(signal.SIGINT)
-    assert served.wait(timeout=30) in (0, 130)
+    _, said = served.communicate(timeout=60)
+    assert served.returncode in (0, 130)
+    assert "Traceback" not in said
 
 
 def test_a_sender_who_gives_up_leaves_nothing(live: Live, tmp_path: Path) -> None:

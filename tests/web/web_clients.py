@@ -26,22 +26,23 @@ def upload(client: Any, path: Path) -> dict[str, Any]:
     return response.json()
 
 
-def ask(client: Any, video_id: str) -> dict[str, Any]:
-    form = {"time_s": "1.0", "box": "30,30,40,40"}
+def ask(client: Any, video_id: str, **more: str) -> dict[str, Any]:
+    form = {"time_s": "1.0", "box": "30,30,40,40", **more}
     response = client.post(f"/videos/{video_id}/queries", data=form)
     assert response.status_code == 201, response.text
     return response.json()
 
 
-def wait_for(client: Any, query_id: str, *statuses: str) -> dict[str, Any]:
-    """The question once it has one of these statuses."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
+def wait_for(client: Any, query_id: str, *statuses: str, stage: str | None = None) -> dict[str, Any]:
+    """The question once it has one of these statuses and, where one is named, is at this stage."""
+    until = time.monotonic() + 120
+    while True:
         query = client.get(f"/queries/{query_id}").json()
-        if query["status"] in statuses:
+        if query["status"] in statuses and stage in (None, (query["progress"] or {}).get("stage")):
             return query
+        assert query["status"] in ("waiting", "running"), query
+        assert time.monotonic() < until, query
         time.sleep(0.05)
-    raise AssertionError(f"Still {query['status']}: {query}")
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Live:
 
 @contextmanager
 def running_server(folder: Path, switches: Path, port: int = 0) -> Iterator[str]:
-    app = create_app(folder / "page", partial(FakeLocalizer, switches, 0.05))
+    app = create_app(folder / "page", partial(FakeLocalizer, switches))
     listening = socket.create_server(("127.0.0.1", port))
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)

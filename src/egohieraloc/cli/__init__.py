@@ -37,6 +37,15 @@ def main() -> None:
     except EgoHieraLocError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except SystemExit as end:
+        if not _was_interrupted(end):
+            raise
         print("Stopped. What was finished is kept; run the same command to go on.", file=sys.stderr)
         sys.exit(130)
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is what ended the program: Typer turns it into an exit, each version in its own way."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None

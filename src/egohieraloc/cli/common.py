@@ -9,17 +9,20 @@ from typing import Annotated
 
 import typer
 
+from egohieraloc.config import SearchConfig
 from egohieraloc.errors import QueryError
 from egohieraloc.inference.search import Progress
 from egohieraloc.localize import Localizer, LocalizerConfig
 from egohieraloc.query import Query, parse_box
-from egohieraloc.settings import override, update
 from egohieraloc.video.reader import Video
 
 Model = Annotated[str, typer.Option(help="Name of shipped weights, or a .safetensors file.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps ...; chosen by itself unless given.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="Change a setting, e.g. temporal.rule=paper. Repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--set", help="Change a setting, e.g. temporal.rule=paper or network.dpm.top_k=1. Repeatable."
+    ),
 ]
 Fps = Annotated[str, typer.Option(help="Samples a second, or 'native' for every frame.")]
 FolderFps = Annotated[float, typer.Option(help="Pictures a second when VIDEO is a folder.")]
@@ -32,8 +35,10 @@ def build_localizer(
 ) -> Localizer:
     """A Localizer from the common options."""
     rate = None if fps == "native" else _number(fps)
-    config = override(update(LocalizerConfig(), {"search": {"fps": rate}}), settings or [])
-    return Localizer.from_pretrained(model, device=device, config=config, cache=cache)
+    config = LocalizerConfig(search=SearchConfig(fps=rate))
+    return Localizer.from_pretrained(
+        model, device=device, config=config, settings=settings or (), cache=cache
+    )
 
 
 def read_query(
@@ -53,13 +58,15 @@ def read_query(
 
 @contextmanager
 def progress_bar(*, enabled: bool) -> Iterator[Progress]:
-    """Bars on standard error, with the time left."""
+    """Bars on standard error, with the time left, where somebody looks at it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description:18}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=Console(stderr=True), disable=not enabled, transient=True) as bars:
+    console = Console(stderr=True)
+    seen = enabled and console.is_terminal
+    with Bars(*columns, console=console, disable=not seen, transient=True) as bars:
         tasks: dict[str, int] = {}
 
         def show(stage: str, done: int, total: int) -> None:

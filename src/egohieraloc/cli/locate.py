@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json as json_module
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from egohieraloc.cli import common
+from egohieraloc.files import atomic_folder
 from egohieraloc.geometry.locate import describe as describe_place
 from egohieraloc.geometry.reconstruction import read_cameras
-from egohieraloc.result import Result
+from egohieraloc.result import FILES, Result
 from egohieraloc.types import Localization3D, NotFound
 from egohieraloc.video.reader import Video
 
@@ -50,13 +52,15 @@ def locate(
     source = Video.open(video, folder_fps=folder_fps)
     question = common.read_query(source, query, box, at, query_mask)
     localizer = common.build_localizer(model, device, settings, fps, cache)
-    with common.progress_bar(enabled=not json) as progress:
-        cameras = read_cameras(poses) if poses else None
-        result = localizer.locate(
-            question, source, until_s=until, in_3d=in_3d, poses=cameras, progress=progress
-        )
-    if out is not None:
-        result.save_report(out, localizer, folder_fps=folder_fps)
+    cameras = read_cameras(poses) if poses else None
+    # A folder that cannot be written to shows now, not after the search.
+    with atomic_folder(out, replaces=FILES) if out else nullcontext() as folder:
+        with common.progress_bar(enabled=not json) as progress:
+            result = localizer.locate(
+                question, source, until_s=until, in_3d=in_3d, poses=cameras, progress=progress
+            )
+        if folder is not None:
+            result.save_report(folder, localizer, folder_fps=folder_fps)
     if json:
         print(json_module.dumps(result.to_dict(), allow_nan=False))
     else:

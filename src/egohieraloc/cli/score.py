@@ -1,7 +1,8 @@
-"""`egohieraloc score`: score anybody's prediction file, compare two, write and check submissions."""
+"""`egohieraloc score`: score anybody's prediction file, compare systems, write and check submissions."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,19 +11,20 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from egohieraloc.data.base import QueryKey
 from egohieraloc.data.ego4d import VisualQuery, read_vq2d
-from egohieraloc.data.ego4d_3d import read_vq3d
+from egohieraloc.data.ego4d_3d import read_mapping, read_vq3d, visual_queries_of_places
 from egohieraloc.data.egotracks import TrackingQuery, read_clip_lengths, read_egotracks
-from egohieraloc.data.trek150 import TrekSequence, read_trek150
+from egohieraloc.data.trek150 import read_trek150
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import egotracks, submission, tables, trek150, validation, vq2d, vq3d
 from egohieraloc.evaluation.predictions import read_vq2d_predictions
-from egohieraloc.evaluation.significance import paired_bootstrap
-from egohieraloc.files import write_json
+from egohieraloc.evaluation.run import versions, write_results
+from egohieraloc.evaluation.significance import compare_seeds, measures_of_runs, paired_bootstrap
 
 app = typer.Typer(help="Score prediction files and prepare submissions.", no_args_is_help=True)
 
-MEASURES = ("tAP", "tAP25", "stAP", "stAP25", "recovery %", "success %")
+SHOWN_PROBLEMS = 20
 Annotations = Annotated[Path, typer.Option(help="The benchmark's annotation file (TREK-150: its folder).")]
 Predictions = Annotated[
     Path, typer.Option(help="Predictions: our file, a challenge file, or a published one.")
@@ -40,10 +42,20 @@ class Benchmark(StrEnum):
     trek150 = "trek150"
 
 
+class QueryBenchmark(StrEnum):
+    vq2d = "vq2d"
+    vq3d = "vq3d"
+
+
 class TrekProtocol(StrEnum):
     ope = "ope"
     mse = "mse"
     hoi = "hoi"
+
+
+TrekProtocolOption = Annotated[
+    TrekProtocol, typer.Option("--protocol", help="From the start, from anchors, or hand-object interaction.")
+]
 
 
 @app.command("vq2d")
@@ -52,19 +64,33 @@ def score_vq2d(
 ) -> None:
     """Ego4D VQ2D: tAP, stAP, recovery and success."""
     queries = _visual_queries(annotations, split)
-    found = vq2d.report(queries, read_vq2d_predictions(predictions, queries))
-    show(tables.vq2d_table(found))
-    note(found.missing, found.ignored)
-    _save(json, found.to_json())
+    report = vq2d.report(queries, read_vq2d_predictions(predictions, queries))
+    publish(report, _about("vq2d", annotations, predictions), json)
 
 
 @app.command("vq3d")
-def score_vq3d(annotations: Annotations, predictions: Predictions, json: Json = None) -> None:
+def score_vq3d(
+    annotations: Annotations,
+    predictions: Predictions,
+    vq2d_annotations: Annotated[
+        Path | None, typer.Option("--vq2d", help="VQ2D annotations, for the table by group; with --mapping.")
+    ] = None,
+    mapping: Annotated[
+        Path | None, typer.Option(help="mapping_vq2d_to_vq3d_queries_annotations_*.json; with --vq2d.")
+    ] = None,
+    split: Split = None,
+    json: Json = None,
+) -> None:
     """Ego4D VQ3D: success, distance, angle and coverage."""
-    found = vq3d.report(list(read_vq3d(annotations)), vq3d.read_vq3d_predictions(predictions))
-    show(tables.vq3d_table(found))
-    note(found.missing, found.ignored)
-    _save(json, found.to_json())
+    places = list(read_vq3d(annotations, split=split))
+    visual = None
+    if vq2d_annotations and mapping:
+        queries = _visual_queries(vq2d_annotations, split)
+        visual = visual_queries_of_places(places, queries, read_mapping(mapping))
+    elif vq2d_annotations or mapping:
+        raise DataError("The table by group needs both: --vq2d FILE and --mapping FILE.")
+    report = vq3d.report(places, vq3d.read_vq3d_predictions(predictions), visual)
+    publish(report, _about("vq3d", annotations, predictions), json)
 
 
 @app.command("egotracks")
@@ -78,77 +104,116 @@ def score_egotracks(
     """EgoTracks: average overlap, precision, recall and F."""
     queries = _tracking_queries(annotations, split)
     answers = egotracks.read_egotracks_predictions(predictions, queries)
-    found = egotracks.report(queries, answers, read_clip_lengths(clip_info) if clip_info else None)
-    show(tables.egotracks_table(found))
-    note(found.missing, 0)
-    _save(json, found.to_json())
+    report = egotracks.report(queries, answers, read_clip_lengths(clip_info) if clip_info else None)
+    publish(report, _about("egotracks", annotations, predictions), json)
 
 
 @app.command("trek150")
 def score_trek150(
     annotations: Annotations,
     predictions: Predictions,
-    protocol: TrekProtocol = TrekProtocol.ope,
+    protocol: TrekProtocolOption = TrekProtocol.ope,
     json: Json = None,
 ) -> None:
-    """TREK-150: success, normalised precision and robustness, by attribute."""
+    """TREK-150: SS, NPS, GSR and recall, by attribute."""
     sequences = list(read_trek150(annotations))
     boxes = trek150.read_trek150_predictions(predictions, sequences, protocol.value)
-    found = trek150.report(sequences, protocol.value, boxes)
-    show(tables.trek150_table(found))
-    note(found.missing, 0)
-    _save(json, found.to_json())
+    report = trek150.report(sequences, protocol.value, boxes)
+    publish(report, _about("trek150", annotations, predictions), json)
 
 
 @app.command()
 def compare(
+    benchmark: QueryBenchmark,
     annotations: Annotations,
-    first: Annotated[Path, typer.Option(help="VQ2D predictions.")],
-    second: Annotated[Path, typer.Option(help="VQ2D predictions to compare with.")],
-    resamples: Annotated[int, typer.Option(min=1)] = 2000,
-    seed: int = 0,
+    first: Annotated[Path, typer.Option(help="Predictions of one system.")],
+    second: Annotated[Path, typer.Option(help="Predictions to compare with.")],
+    split: Split = None,
+    resamples: Annotated[int, typer.Option(min=1, help="How often queries are drawn.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Decides the draws.")] = 0,
     json: Json = None,
 ) -> None:
-    """Is the first better than the second? Paired bootstrap over VQ2D queries."""
-    queries = _visual_queries(annotations, None)
-    sides = [vq2d.measure_answers(queries, read_vq2d_predictions(p, queries))[0] for p in (first, second)]
-    differences = paired_bootstrap(
-        *sides,
-        metric=lambda overlaps: _measures(vq2d.score(overlaps)),
-        take=vq2d.Overlaps.take,
-        num_queries=len(queries),
-        resamples=resamples,
-        seed=seed,
-    )
-    named = list(zip(MEASURES, differences, strict=True))
-    show(tables.difference_table(f"{len(queries)} queries, {resamples} resamples", named))
-    _save(json, {name: {**vars(d), "value": d.value} for name, d in named})
+    """Compare two prediction files: paired bootstrap.
+
+    Queries are drawn with replacement, the same for both; every measure gets a 95 % interval and a p-value.
+    """
+    files = (first, second)
+    if benchmark is QueryBenchmark.vq2d:
+        queries = _visual_queries(annotations, split)
+        overlaps = [vq2d.measure_answers(queries, read_vq2d_predictions(f, queries))[0] for f in files]
+        differences = paired_bootstrap(
+            *overlaps,
+            measure=lambda chosen: vq2d.score(chosen).measures,
+            take=vq2d.Overlaps.take,
+            num_queries=len(queries),
+            resamples=resamples,
+            seed=seed,
+        )
+    else:
+        places = list(read_vq3d(annotations, split=split))
+        measured = [vq3d.measure(places, vq3d.read_vq3d_predictions(f)) for f in files]
+        differences = paired_bootstrap(
+            *measured,
+            measure=lambda chosen: vq3d.summarize(chosen).measures,
+            take=lambda all_of_them, which: [all_of_them[i] for i in which],
+            num_queries=len(places),
+            resamples=resamples,
+            seed=seed,
+        )
+    show(tables.difference_table(f"{benchmark.value}, {resamples} resamples", differences))
+    if json is not None:
+        about = {**_about(benchmark.value, annotations, first), "compared_with": str(second), "seed": seed}
+        write_results(json, about, {n: {**vars(d), "value": d.value} for n, d in differences.items()})
+
+
+@app.command()
+def seeds(
+    first: Annotated[list[Path], typer.Option(help="Scores of a run (NAME.results.json). Repeat per seed.")],
+    second: Annotated[list[Path], typer.Option(help="Scores of the other system's runs. Repeat per seed.")],
+    json: Json = None,
+) -> None:
+    """Compare runs of several seeds: Welch's t.
+
+    Every measure that all files have gets a t, a p-value and the interval of the difference of the means.
+    """
+    one, other = measures_of_runs(first), measures_of_runs(second)
+    compared = {name: compare_seeds(one[name], other[name]) for name in one if name in other}
+    if not compared:
+        raise DataError("The two groups of files have no measure in common. Are they of one benchmark?")
+    show(tables.seeds_table(compared, (len(first), len(second))))
+    if json is not None:
+        files = {"first": [str(path) for path in first], "second": [str(path) for path in second]}
+        results = {name: {**vars(c), "difference": vars(c.difference)} for name, c in compared.items()}
+        write_results(json, {**files, "versions": versions()}, results)
 
 
 @app.command()
 def submit(
     benchmark: Benchmark,
     annotations: Annotations,
-    predictions: Predictions,
+    predictions: Annotated[
+        list[Path], typer.Option(help="A prediction file. Repeat to join several, as TREK-150's protocols.")
+    ],
     out: Out,
     clip_info: ClipInfo = None,
-    tracker_name: str = "EgoHieraLoc",
+    tracker_name: Annotated[str, typer.Option(help="The name that TREK-150's server shows.")] = "EgoHieraLoc",
 ) -> None:
-    """Write the file that the benchmark's challenge server wants, and check it."""
+    """Write a challenge server's file, and check it."""
     if benchmark is Benchmark.vq2d:
         queries = _visual_queries(annotations, None)
-        submission.write_vq2d_submission(out, annotations, read_vq2d_predictions(predictions, queries))
+        answers = _joined(predictions, lambda path: read_vq2d_predictions(path, queries))
+        submission.write_vq2d_submission(out, annotations, answers)
     elif benchmark is Benchmark.vq3d:
-        submission.write_vq3d_submission(out, annotations, vq3d.read_vq3d_predictions(predictions))
+        answers = _joined(predictions, vq3d.read_vq3d_predictions)
+        submission.write_vq3d_submission(out, annotations, answers)
     elif benchmark is Benchmark.egotracks:
         tracked = _tracking_queries(annotations, None)
-        answers = egotracks.read_egotracks_predictions(predictions, tracked)
+        answers = _joined(predictions, lambda path: egotracks.read_egotracks_predictions(path, tracked))
         submission.write_egotracks_submission(out, tracked, answers, _lengths(clip_info))
     else:
         sequences = list(read_trek150(annotations))
-        submission.write_trek150_submission(
-            out, sequences, _all_protocols(predictions, sequences), tracker_name=tracker_name
-        )
+        boxes = _joined(predictions, lambda path: trek150.read_all_protocols(path, sequences))
+        submission.write_trek150_submission(out, sequences, boxes, tracker_name=tracker_name)
     validate(benchmark, annotations, out, clip_info)
 
 
@@ -170,13 +235,33 @@ def validate(
         )
     else:
         problems = validation.validate_trek150(list(read_trek150(annotations)), submission)
-    for problem in problems[:20]:
+    for problem in problems[:SHOWN_PROBLEMS]:
         typer.echo(f"  {problem}")
+    if len(problems) > SHOWN_PROBLEMS:
+        typer.echo(f"  and {len(problems) - SHOWN_PROBLEMS} more")
     if problems:
-        raise DataError(
-            f"{submission} has {len(problems)} problems; a server would refuse it or score it wrongly."
-        )
+        number = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise DataError(f"{submission} has {number}; a server would refuse it or score it wrongly.")
     typer.echo(f"{submission} is a good {benchmark.value} submission.")
+
+
+def publish(report: tables.Report, about: Mapping[str, Any], path: Path | None) -> None:
+    """Print the tables of a report with what must be known of them, and write its numbers."""
+    for table in tables.tables_of(report):
+        show(table)
+    for note in tables.notes_of(report):
+        typer.echo(note)
+    if path is not None:
+        write_results(path, about, report.to_json())
+
+
+def show(table: Table) -> None:
+    Console(width=None if Console().is_terminal else 160).print(table)
+
+
+def _about(benchmark: str, annotations: Path, predictions: Path) -> dict[str, Any]:
+    files = {"annotations": str(annotations), "predictions": str(predictions)}
+    return {"benchmark": benchmark, **files, "versions": versions()}
 
 
 def _visual_queries(annotations: Path, split: str | None) -> list[VisualQuery]:
@@ -193,26 +278,13 @@ def _lengths(clip_info: Path | None) -> dict[str, int]:
     return read_clip_lengths(clip_info)
 
 
-def _all_protocols(predictions: Path, sequences: list[TrekSequence]) -> dict[Any, Any]:
-    found = [trek150.read_trek150_predictions(predictions, sequences, p) for p in validation.PROTOCOLS]
-    return {key: boxes for part in found for key, boxes in part.items()}
-
-
-def _measures(scores: vq2d.Vq2dScores) -> tuple[float, ...]:
-    return (scores.tap, scores.tap25, scores.stap, scores.stap25, scores.recovery, scores.success)
-
-
-def show(table: Table) -> None:
-    Console(width=None if Console().is_terminal else 160).print(table)
-
-
-def note(missing: int, ignored: int) -> None:
-    if missing:
-        typer.echo(f"{missing} predictions are missing and count as not found.")
-    if ignored:
-        typer.echo(f"{ignored} predictions are for no query of the annotation file and were ignored.")
-
-
-def _save(path: Path | None, content: dict[str, Any]) -> None:
-    if path is not None:
-        write_json(path, content)
+def _joined(paths: Iterable[Path], read: Callable[[Path], dict[QueryKey, Any]]) -> dict[QueryKey, Any]:
+    """The answers of several files, each query answered by one of them."""
+    answers: dict[QueryKey, Any] = {}
+    for path in paths:
+        found = read(path)
+        again = sorted(answers.keys() & found.keys())
+        if again:
+            raise DataError(f"{path} answers {again[0]}, which a file before it answers already.")
+        answers |= found
+    return answers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 from functools import partial
 from pathlib import Path
@@ -47,7 +48,10 @@ def serve(
         print("Everybody who can reach this address can use it and see its videos.")
     print("Stop it with Ctrl+C.", flush=True)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2, server_header=False)
-    uvicorn.Server(config).run(sockets=[listening])
+    server = uvicorn.Server(config)
+    # Who is still connected at the end is cut off; that is nothing to report.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not server.should_exit)
+    server.run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:

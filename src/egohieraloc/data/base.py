@@ -82,6 +82,11 @@ class Track:
     def areas(self) -> Floats:
         return (self.boxes_xyxy[:, 2:] - self.boxes_xyxy[:, :2]).prod(1)
 
+    @property
+    def largest_px(self) -> float | None:
+        """Area of the largest box; None without boxes."""
+        return float(self.areas.max()) if len(self) else None
+
     def clipped(self, width: float, height: float) -> Track:
         """The parts inside a picture of this size."""
         return Track(self.frames, np.clip(self.boxes_xyxy, 0, np.array([width, height, width, height])))

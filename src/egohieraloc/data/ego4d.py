@@ -38,7 +38,7 @@ class VisualQuery:
 def read_vq2d(path: str | Path, *, split: str | None = None) -> Iterator[ClipQueries[VisualQuery]]:
     """Clips in the order of the file, read video by video. Invalid queries are in `skipped`."""
     if starts_with_array(path):
-        yield from _read_flattened(path)
+        yield from _read_flattened(path, split)
         return
     for _, video in (item for item in stream_object(path, array="videos") if item[0] == "videos"):
         with reading(str(path)):
@@ -111,8 +111,8 @@ def _contiguous(track: Track) -> Track:
     return track
 
 
-def _read_flattened(path: str | Path) -> Iterator[ClipQueries[VisualQuery]]:
-    """The list that `process_vq_dataset.py` writes. It has no annotation ids but `dataset_uid`."""
+def _read_flattened(path: str | Path, split: str | None) -> Iterator[ClipQueries[VisualQuery]]:
+    """The list that `process_vq_dataset.py` writes. Its ids are those of queries, such as val_0000000007."""
 
     def items() -> Iterator[tuple[ClipQueries[VisualQuery], VisualQuery]]:
         for place, item in enumerate(stream_array(path)):
@@ -120,6 +120,8 @@ def _read_flattened(path: str | Path) -> Iterator[ClipQueries[VisualQuery]]:
                 video_uid, fps = item["metadata"]["video_uid"], float(item["metadata"]["clip_fps"])
                 name = clip_name(item["clip_uid"], video_uid, 0)
                 key = QueryKey(name, item["dataset_uid"], item["query_set"])
+            if split is not None and not key.annotation.startswith(f"{split}_"):
+                continue
             with reading(f"{path}: {key}"):
                 yield ClipQueries(name, video_uid, item["clip_uid"], fps, ()), _query(item, key, place, fps)
 

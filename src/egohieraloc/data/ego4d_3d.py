@@ -74,14 +74,15 @@ def world_from_annotation(position: Floats) -> Floats:
     return np.stack([y, -x, z], -1)
 
 
-def read_vq3d(path: str | Path) -> Iterator[PlaceQuery]:
+def read_vq3d(path: str | Path, *, split: str | None = None) -> Iterator[PlaceQuery]:
     """Queries in the order of the file. Empty annotations keep their place in the count."""
     for key, video in stream_object(path, array="videos"):
         if key != "videos":
             continue
         with reading(str(path)):
             video_uid, scan_uid, clips = video["video_uid"], video.get("scan_uid") or "", video["clips"]
-        for index, clip in enumerate(clips):
+            wanted = split is None or video["split"] == split
+        for index, clip in enumerate(clips if wanted else ()):
             yield from _read_clip(clip, video_uid, scan_uid, index, f"{path}: video {video_uid}")
 
 

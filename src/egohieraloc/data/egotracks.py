@@ -31,7 +31,15 @@ class TrackingQuery:
     object_title: str
     crop_frame: int
     crop: Box
-    truth: Track | None  # where it is visible, the crop's frame among them; None in files without answers
+    truth: Track | None  # where it is visible, the crop's frame among them; None where there is no answer
+    size: tuple[int, int] | None = None  # width and height of the annotated pictures, where the file says it
+
+    @property
+    def longest_absence_s(self) -> float | None:
+        """The longest time between two frames that show it, without frames in between that do."""
+        if self.truth is None or len(self.truth) == 0:
+            return None
+        return float(np.diff(self.truth.frames).max(initial=FRAME_STEP) - FRAME_STEP) / EXPORTED_FPS
 
     @property
     def sequence_name(self) -> str:
@@ -100,12 +108,14 @@ def _read_queries(
 
 def _query(query: dict[str, Any], key: QueryKey) -> TrackingQuery:
     crop = query["visual_crop"]
+    width, height = crop.get("original_width"), crop.get("original_height")
     return TrackingQuery(
         key=key,
         object_title=query.get("object_title") or "",
         crop_frame=int(crop[FRAME]),
         crop=Box.from_xywh(crop["x"], crop["y"], crop["width"], crop["height"]),
         truth=_truth(query),
+        size=(int(width), int(height)) if width and height else None,
     )
 
 

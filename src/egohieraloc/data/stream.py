@@ -71,6 +71,14 @@ def read_json(path: str | Path) -> Any:
         return value
 
 
+def read_object(path: str | Path, wanted: str) -> dict[str, Any]:
+    """A whole file that must be an object; `wanted` says which, for the error."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise DataError(f"{path} should be an object, {wanted}, not a {type(content).__name__}.")
+    return content
+
+
 class _Text:
     def __init__(self, file: IO[str], path: str | Path) -> None:
         self.file, self.path = file, path

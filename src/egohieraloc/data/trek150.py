@@ -17,6 +17,7 @@ from egohieraloc.types import Box, Floats
 FPS = 60.0
 HANDS: tuple[str, ...] = ("left", "right", "both")
 Protocol = Literal["ope", "mse", "hoi"]
+PROTOCOLS: tuple[Protocol, ...] = ("ope", "mse", "hoi")
 
 
 @dataclass(frozen=True, eq=False)

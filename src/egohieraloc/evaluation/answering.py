@@ -24,7 +24,7 @@ from egohieraloc.evaluation.predictions import Answer, TrackAnswer
 from egohieraloc.evaluation.run import Ask, no_answer
 from egohieraloc.localize import Localizer, LocalizerConfig
 from egohieraloc.query import Query
-from egohieraloc.types import Box, FramePrediction, NotFound
+from egohieraloc.types import FramePrediction, NotFound
 from egohieraloc.video.reader import Video
 from egohieraloc.video.sharpness import sharpness
 
@@ -115,7 +115,7 @@ class Found:
 
     predictions: tuple[FramePrediction, ...]  # one for every frame of the appearance; none: see `reason`
     score: float
-    crop_sharpness: float
+    crop_sharpness: float | None
     reason: str = ""
 
 
@@ -142,7 +142,7 @@ class ClipSearch:
         info = self.video.info
         size = (info.width / query.width, info.height / query.height)  # clips may have been made smaller
         question = Query.from_time(
-            self.video, time_s=query.crop_frame / self.fps, box=_scaled(query.crop, *size)
+            self.video, time_s=query.crop_frame / self.fps, box=query.crop.scaled(*size)
         )
         sharp = sharpness(question.crop)
         samples = self.samples[: query.query_frame]
@@ -167,10 +167,6 @@ class ClipSearch:
             frame_index=frame,
             sample=frame,
             time_s=frame / self.fps,
-            box=_scaled(seen.box, *back),
-            mask_box=None if seen.mask_box is None else _scaled(seen.mask_box, *back),
+            box=seen.box.scaled(*back),
+            mask_box=None if seen.mask_box is None else seen.mask_box.scaled(*back),
         )
-
-
-def _scaled(box: Box, x: float, y: float) -> Box:
-    return Box(box.x1 * x, box.y1 * y, box.x2 * x, box.y2 * y)

@@ -20,6 +20,7 @@ from egohieraloc.data.base import QueryKey, Track, reading
 from egohieraloc.data.egotracks import TrackingQuery, scored_frames
 from egohieraloc.data.stream import stream_object
 from egohieraloc.errors import DataError
+from egohieraloc.evaluation import groups as kinds
 from egohieraloc.evaluation.predictions import TrackAnswer, is_own, read_tracks
 from egohieraloc.types import Floats
 
@@ -46,6 +47,15 @@ class LongTermScores:
 
 
 @dataclass(frozen=True)
+class GroupScores:
+    """Sequences of one kind, averaged over sequences."""
+
+    num_sequences: int
+    average_overlap: float
+    by_sequence: LongTermScores
+
+
+@dataclass(frozen=True)
 class EgoTracksReport:
     """`by_sequence` averages the curves of the sequences, as the benchmark does; `pooled` all frames."""
 
@@ -53,11 +63,13 @@ class EgoTracksReport:
     average_overlap: float
     by_sequence: LongTermScores
     pooled: LongTermScores
+    groups: tuple[tuple[str, GroupScores], ...]
     missing: int  # scored frames without a prediction
-    invisible_sequences: int  # without any frame to find: left out
+    ignored: int  # predictions for no sequence of the annotation file
+    left_out: int  # sequences that are not annotated, or without any frame to find
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "groups": {name: asdict(scores) for name, scores in self.groups}}
 
 
 def measure(query: TrackingQuery, answer: TrackAnswer | None, num_frames: int | None) -> SequenceOverlaps:
@@ -126,18 +138,44 @@ def report(
             "Do the predictions belong to this annotation file?"
         )
     lengths = clip_lengths or {}
-    measured = [measure(q, answers.get(q.key), lengths.get(q.key.clip)) for q in queries]
-    sequences = [s for s in measured if s.visible.any()]
-    if not sequences:
-        raise DataError("There is no EgoTracks sequence to score.")
+    measured = [
+        (q, measure(q, answers.get(q.key), lengths.get(q.key.clip))) for q in queries if q.truth is not None
+    ]
+    measured = [(query, sequence) for query, sequence in measured if sequence.visible.any()]
+    if not measured:
+        raise DataError("There is no EgoTracks sequence to score: the annotations have no answers.")
+    sequences = [sequence for _, sequence in measured]
     return EgoTracksReport(
         num_sequences=len(sequences),
         average_overlap=average_overlap(sequences),
         by_sequence=long_term_scores(sequences),
         pooled=long_term_scores(sequences, pooled=True),
+        groups=tuple(
+            (name, _group([sequences[i] for i in np.flatnonzero(which)]))
+            for name, which in groups([query for query, _ in measured], answers).items()
+            if which.any()
+        ),
         missing=sum(int(np.isnan(s.score).sum()) for s in sequences),
-        invisible_sequences=len(measured) - len(sequences),
+        ignored=len(answers.keys() - {q.key for q in queries}),
+        left_out=len(queries) - len(sequences),
     )
+
+
+def groups(
+    queries: Sequence[TrackingQuery], answers: Mapping[QueryKey, TrackAnswer]
+) -> dict[str, NDArray[np.bool_]]:
+    """Which sequences are of which kind: object size, longest time out of sight, blur of the crop."""
+    largest = [None if q.truth is None else q.truth.largest_px for q in queries]
+    sharpness = [answers[q.key].crop_sharpness if q.key in answers else None for q in queries]
+    return {
+        **kinds.by_size(kinds.numbers(largest)),
+        **kinds.by_time(kinds.numbers([q.longest_absence_s for q in queries]), "away {} at a time"),
+        **kinds.by_blur(kinds.numbers(sharpness)),
+    }
+
+
+def _group(sequences: Sequence[SequenceOverlaps]) -> GroupScores:
+    return GroupScores(len(sequences), average_overlap(sequences), long_term_scores(sequences))
 
 
 def read_egotracks_predictions(

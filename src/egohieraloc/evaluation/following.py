@@ -6,7 +6,7 @@ The frames a tracker sees are encoded once for all queries, protocols' passes an
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,8 +24,10 @@ from egohieraloc.evaluation.run import Ask, answer_by_following
 from egohieraloc.inference.search import EncodedVideo
 from egohieraloc.inference.tracker import follow, stored_sights
 from egohieraloc.localize import Localizer
+from egohieraloc.query import Query
 from egohieraloc.types import Floats
 from egohieraloc.video.reader import Video
+from egohieraloc.video.sharpness import sharpness
 
 RATE_TOLERANCE = 0.01  # 29.97 frames a second are 30
 
@@ -40,6 +42,10 @@ class TrackingAnswers(ClipAnswers):
     def passes(self, query: Any, num_frames: int) -> tuple[TrackingPass, ...]:
         """The ways through a clip of so many frames."""
 
+    def scale(self, query: Any, width: int, height: int) -> tuple[float, float]:
+        """A clip's size by that of the annotated pictures, in x and y."""
+        return 1.0, 1.0
+
     def open(self, clip: ClipQueries[Any]) -> Ask:
         localizer, video = self.system.localizer(), self.video(clip)
 
@@ -47,11 +53,19 @@ class TrackingAnswers(ClipAnswers):
         def encoded(start: int) -> EncodedVideo:
             return localizer.encode(video, indices=np.arange(start, video.info.num_frames, self.step))
 
-        def walk(way: TrackingPass) -> tuple[Floats, Floats]:
-            return _follow(localizer, video, encoded(int(way.frames[0]) % self.step), way)
-
         def ask(query: Any) -> TrackAnswer:
-            return answer_by_following(query.key, self.passes(query, video.info.num_frames), walk)
+            info = video.info
+            scale = self.scale(query, info.width, info.height)
+
+            def walk(way: TrackingPass) -> tuple[Floats, Floats]:
+                boxes, scores = _follow(localizer, video, encoded(int(way.frames[0]) % self.step), way, scale)
+                return boxes / (scale * 2), scores
+
+            ways = self.passes(query, info.num_frames)
+            crop = ways[0].template.scaled(*scale)
+            shown = Query.from_frame(video, index=ways[0].template_frame, box=crop)
+            answer = answer_by_following(query.key, ways, walk)
+            return replace(answer, crop_sharpness=sharpness(shown.crop))
 
         return ask
 
@@ -72,6 +86,10 @@ class EgoTracksAnswers(TrackingAnswers):
                 f"at {EXPORTED_FPS:g}. Give the exported clips as they are."
             )
         return video
+
+    def scale(self, query: TrackingQuery, width: int, height: int) -> tuple[float, float]:
+        """Clips may have been made smaller."""
+        return (width / query.size[0], height / query.size[1]) if query.size else (1.0, 1.0)
 
     def passes(self, query: TrackingQuery, num_frames: int) -> tuple[TrackingPass, ...]:
         if query.crop_frame >= num_frames:
@@ -101,13 +119,13 @@ class Trek150Answers(TrackingAnswers):
 
 
 def _follow(
-    localizer: Localizer, video: Video, encoded: EncodedVideo, way: TrackingPass
+    localizer: Localizer, video: Video, encoded: EncodedVideo, way: TrackingPass, scale: tuple[float, float]
 ) -> tuple[Floats, Floats]:
-    """Boxes (N, 4) and scores (N,) along a pass; a given first box is repeated with score 1."""
-    given: list[tuple[tuple[float, ...], float]] = [(way.start.xyxy, 1.0)] if way.start else []
+    """Boxes (N, 4) in the clip's pixels and scores (N,) along a pass; a given first box has score 1."""
+    given = [(way.start.scaled(*scale).xyxy, 1.0)] if way.start else []
     samples = np.searchsorted(encoded.frame_index, way.frames[len(given) :])
     sights = stored_sights(video, encoded, samples.tolist())
-    shown = video.frame(way.template_frame)
-    seen = follow(localizer.predictor, shown, way.template, sights, localizer.config.tracker)
+    shown, template = video.frame(way.template_frame), way.template.scaled(*scale)
+    seen = follow(localizer.predictor, shown, template, sights, localizer.config.tracker)
     boxes, scores = zip(*given, *((p.box.xyxy, p.score) for p in seen), strict=True)
     return np.array(boxes), np.array(scores)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -17,10 +17,9 @@ from egohieraloc.data.ego4d_3d import (
     PlaceQuery,
     read_clip_poses,
     read_intrinsics,
-    visual_queries_of_places,
 )
 from egohieraloc.errors import GeometryError
-from egohieraloc.evaluation.answering import ClipAnswers, ClipSearch
+from egohieraloc.evaluation.answering import ClipAnswers, ClipSearch, Found
 from egohieraloc.evaluation.predictions import PlaceAnswer, TrackAnswer
 from egohieraloc.evaluation.run import Ask
 from egohieraloc.geometry.camera import Camera, CameraPose
@@ -29,7 +28,7 @@ from egohieraloc.geometry.locate import place
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
 from egohieraloc.types import Box, Floats, FramePrediction, NotLocalized
 
-Find = Callable[[VisualQuery], tuple[FramePrediction, ...]]
+Find = Callable[[VisualQuery], Found]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +41,9 @@ class PlaceQuestion:
 
 
 def place_questions(
-    places: Iterable[PlaceQuery],
-    queries: Iterable[VisualQuery],
-    mapping: dict[tuple[str, str, int, str], tuple[int, str]],
+    places: Iterable[PlaceQuery], visual: Mapping[QueryKey, VisualQuery]
 ) -> list[ClipQueries[PlaceQuestion]]:
     """VQ3D's queries by clip, each with its VQ2D query."""
-    places = list(places)
-    visual = visual_queries_of_places(places, queries, mapping)
     return group_by_clip(
         (
             ClipQueries(place.key.clip, place.video_uid, place.key.clip, visual[place.key].fps, ()),
@@ -100,44 +95,45 @@ class PlaceAnswers(ClipAnswers):
     def _find(self, clip: ClipQueries[PlaceQuestion]) -> Find:
         tracks = self.tracks
         if tracks is not None:
-            return lambda query: predictions_from_track(tracks.get(query.key), query.fps)
+            return lambda query: found_from_track(tracks.get(query.key), query.fps)
         queries = tuple(question.visual for question in clip.queries)
-        search = ClipSearch(self.system.localizer(), self.video(clip), queries, clip.fps)
-        return lambda query: search.find(query).predictions
+        return ClipSearch(self.system.localizer(), self.video(clip), queries, clip.fps).find
 
     def _answer(self, question: PlaceQuestion, find: Find) -> PlaceAnswer:
-        key, visual, config = question.key, question.visual, self.system.config.place
         world = self.views.reconstruction(question)
         if isinstance(world, NotLocalized):
-            return PlaceAnswer(key, None, reason=world.reason)
-        predictions = find(visual)
+            return PlaceAnswer(question.key, None, reason=world.reason)
+        found = find(question.visual)
+        return replace(self._placed(question, found, world), crop_sharpness=found.crop_sharpness)
+
+    def _placed(self, question: PlaceQuestion, found: Found, world: Reconstruction) -> PlaceAnswer:
+        key, visual, config = question.key, question.visual, self.system.config.place
+        seen = found.predictions
         folder = None if self.views.depth is None else self.views.depth / key.clip
-        frames = [p.frame_index for p in predictions]
+        frames = [p.frame_index for p in seen]
         depth = read_depth_folder(folder, frames) if folder is not None and folder.is_dir() else {}
         asked_at_s = visual.query_frame / visual.fps
-        found = place(predictions, world, asked_at_s=asked_at_s, depth=depth, config=config)
-        if not isinstance(found, NotLocalized):
-            pose = np.vstack([world.poses[found.asked_frame].cam_from_world, [0.0, 0.0, 0.0, 1.0]])
-            return PlaceAnswer(key, found.point_world, found.displacement, pose)
-        if predictions:
+        there = place(seen, world, asked_at_s=asked_at_s, depth=depth, config=config)
+        if not isinstance(there, NotLocalized):
+            pose = np.vstack([world.poses[there.asked_frame].cam_from_world, [0.0, 0.0, 0.0, 1.0]])
+            return PlaceAnswer(key, there.point_world, there.displacement, pose)
+        if seen:
             # Without a pose for the asking camera, the point in the scan is still an answer.
-            seen = place(predictions, world, asked_at_s=predictions[-1].time_s, depth=depth, config=config)
-            if not isinstance(seen, NotLocalized):
-                return PlaceAnswer(key, seen.point_world, reason=found.reason)
-        return PlaceAnswer(key, None, reason=found.reason)
+            alone = place(seen, world, asked_at_s=seen[-1].time_s, depth=depth, config=config)
+            if not isinstance(alone, NotLocalized):
+                return PlaceAnswer(key, alone.point_world, reason=there.reason)
+        return PlaceAnswer(key, None, reason=there.reason)
 
 
-def predictions_from_track(answer: TrackAnswer | None, fps: float) -> tuple[FramePrediction, ...]:
+def found_from_track(answer: TrackAnswer | None, fps: float) -> Found:
     """Anybody's boxes as predictions without masks."""
     if answer is None:
-        return ()
-    scores = np.ones(len(answer.track)) if answer.frame_scores is None else np.clip(answer.frame_scores, 0, 1)
-    return tuple(
-        FramePrediction(frame, frame, frame / fps, score, Box(*box))
-        for frame, box, score in zip(
-            answer.track.frames.tolist(), answer.track.boxes_xyxy.tolist(), scores.tolist(), strict=True
-        )
-    )
+        return Found((), 0.0, None)
+    track = answer.track
+    scores = np.ones(len(track)) if answer.frame_scores is None else np.clip(answer.frame_scores, 0, 1)
+    rows = zip(track.frames.tolist(), track.boxes_xyxy.tolist(), scores.tolist(), strict=True)
+    predictions = tuple(FramePrediction(n, n, n / fps, score, Box(*box)) for n, box, score in rows)
+    return Found(predictions, answer.score, answer.crop_sharpness, answer.reason)
 
 
 def _reconstruction(lens: Intrinsics, poses: ClipPoses, fps: float) -> Reconstruction:

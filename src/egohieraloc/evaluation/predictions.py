@@ -18,7 +18,7 @@ import numpy as np
 
 from egohieraloc.data.base import QueryKey, Track, reading
 from egohieraloc.data.ego4d import VisualQuery, clip_name
-from egohieraloc.data.stream import read_json
+from egohieraloc.data.stream import read_object
 from egohieraloc.errors import DataError
 from egohieraloc.files import atomic_path
 from egohieraloc.types import Floats
@@ -83,6 +83,7 @@ class PlaceAnswer:
     displacement: Floats | None = None  # (3,) in the query frame's camera
     query_from_world: Floats | None = None  # (4, 4) pose of that camera
     reason: str = ""
+    crop_sharpness: float | None = None  # for the table by blur
 
     def __post_init__(self) -> None:
         if self.displacement is not None and self.query_from_world is None:
@@ -100,6 +101,7 @@ class PlaceAnswer:
             "query_set": self.key.query_set,
             **{name: None if value is None else value.tolist() for name, value in arrays.items()},
             **({"reason": self.reason} if self.reason else {}),
+            **({} if self.crop_sharpness is None else {"crop_sharpness": float(self.crop_sharpness)}),
         }
 
     @classmethod
@@ -110,6 +112,7 @@ class PlaceAnswer:
             vector(record.get("displacement")),
             pose(record.get("query_from_world")),
             record.get("reason", ""),
+            record.get("crop_sharpness"),
         )
 
 
@@ -202,7 +205,7 @@ def read_vq2d_predictions(path: str | Path, queries: Sequence[VisualQuery]) -> d
     """Anybody's VQ2D predictions: our file, a challenge file, or VQLoC's (a challenge file keyed by clip)."""
     if is_own(path):
         return _of_kind(path, TrackAnswer)
-    content = read_json(path)
+    content = read_object(path, "a challenge file or predictions by clip")
     by_place = {(q.key.clip, q.annotation_index, q.key.query_set): q.key for q in queries}
     answers: dict[QueryKey, TrackAnswer] = {}
     with reading(str(path)):
@@ -255,6 +258,8 @@ def _of_kind(path: str | Path, kind: type[Any]) -> dict[QueryKey, Any]:
 def _challenge_clips(content: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
     """Name and predictions of each clip."""
     if "results" not in content:
+        if not all(isinstance(item, dict) and "predictions" in item for item in content.values()):
+            raise ValueError("it has neither `results` (a challenge file) nor clips with `predictions`")
         return [(clip, item["predictions"]) for clip, item in content.items()]
     return [
         (clip_name(clip["clip_uid"], video["video_uid"], index), clip["predictions"])

@@ -10,9 +10,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import platform
+import signal
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection, wait
@@ -30,6 +32,7 @@ from egohieraloc.types import Floats
 
 Ask = Callable[[Any], Answer]
 Follow = Callable[[TrackingPass], tuple[Floats, Floats]]
+RETRIES = 3  # of a clip whose worker on a Ray cluster died
 GPU_SHARE = 0.25  # of a GPU, for each clip in work on a Ray cluster that has some
 PACKAGES = ("egohieraloc", "numpy", "torch", "opencv-python-headless", "av", "pycolmap")
 
@@ -84,18 +87,16 @@ def run(
 
 def run_info(benchmark: str, *, config: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Header of a prediction file and of its results: what was run, with which versions."""
-    found = {}
+    return {"benchmark": benchmark, "config": dict(config), "seed": seed, "versions": versions()}
+
+
+def versions() -> dict[str, str]:
+    """Of Python, this package and those that numbers depend on."""
+    found = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return {
-        "benchmark": benchmark,
-        "config": dict(config),
-        "seed": seed,
-        "versions": {"python": platform.python_version(), **found},
-    }
+    return found
 
 
 def write_results(path: str | Path, about: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
@@ -132,7 +133,9 @@ def answer_by_following(key: QueryKey, passes: Sequence[TrackingPass], follow: F
 def _check_start(path: Path, unfinished: Path, resume: bool) -> None:
     there = next((p for p in (unfinished, path) if p.exists()), None)
     if there is not None and not resume:
-        raise DataError(f"{there} exists already. Resume that run, remove it, or write to another file.")
+        raise DataError(
+            f"{there} exists already. Resume that run (--resume), remove it, or give another --out."
+        )
     if resume and path.exists() and not unfinished.exists():
         os.replace(path, unfinished)
 
@@ -179,10 +182,7 @@ def _in_processes(
                 try:
                     message = connection.recv()
                 except (EOFError, ConnectionResetError):
-                    raise EgoHieraLocError(
-                        f"The worker at clip {at[connection].name} died; was there too little memory? "
-                        "Resume the run, perhaps with fewer workers."
-                    ) from None
+                    raise _died(at[connection]) from None
                 if isinstance(message, BaseException):
                     raise message
                 if message is not None:
@@ -200,24 +200,24 @@ def _in_processes(
 
 def _serve(connection: Connection, open_clip: OpenClip) -> None:
     """Answer the clips that come through the pipe; None says that a clip is done."""
-    while True:
-        try:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run stops its workers
+    with suppress(EOFError, OSError):  # the run is over
+        while True:
             clip = connection.recv()
-        except EOFError:
-            return
-        try:
-            for answer in _of_clip(clip, open_clip):
-                connection.send(answer)
-            connection.send(None)
-        except Exception as error:
-            connection.send(error)
-            return
+            try:
+                for answer in _of_clip(clip, open_clip):
+                    connection.send(answer)
+                connection.send(None)
+            except Exception as error:
+                error.add_note(f"In the worker at clip {clip.name}:\n{traceback.format_exc()}")
+                connection.send(error)
+                return
 
 
 def _on_ray(
     clips: Sequence[ClipQueries[HasKey]], open_clip: OpenClip, address: str
 ) -> Generator[Answer, None, None]:
-    """Ray repeats the clip of a worker that died; answers already here are not taken twice."""
+    """Ray repeats the clip of a worker that died, a few times; answers already here do not come again."""
     try:
         import ray
     except ImportError as error:
@@ -227,17 +227,26 @@ def _on_ray(
         ray.init(address=None if address == "local" else address, log_to_driver=False)
     try:
         share = GPU_SHARE if ray.cluster_resources().get("GPU") else 0
-        remote = ray.remote(_of_clip).options(num_returns="streaming", max_retries=-1, num_gpus=share)
-        running = [remote.remote(clip, open_clip) for clip in clips]
+        remote = ray.remote(_of_clip).options(num_returns="streaming", max_retries=RETRIES, num_gpus=share)
+        running = {remote.remote(clip, open_clip): clip for clip in clips}
         while running:
-            (ready, *_), _ = ray.wait(running, num_returns=1)
+            (ready, *_), _ = ray.wait(list(running), num_returns=1)
             try:
                 yield ray.get(next(ready))
             except StopIteration:
-                running.remove(ready)
+                del running[ready]
+            except ray.exceptions.WorkerCrashedError:
+                raise _died(running[ready]) from None
     finally:
         if started:
             ray.shutdown()
+
+
+def _died(clip: ClipQueries[HasKey]) -> EgoHieraLocError:
+    return EgoHieraLocError(
+        f"The worker at clip {clip.name} died; was there too little memory? "
+        "Go on with --resume, perhaps with fewer workers."
+    )
 
 
 def _progress(show: bool) -> Any:

@@ -12,7 +12,7 @@ from egohieraloc.data.base import QueryKey, reading
 from egohieraloc.data.ego4d import annotation_name, clip_name, read_vq2d
 from egohieraloc.data.egotracks import TrackingQuery, scored_frames
 from egohieraloc.data.stream import header, read_json, stream_object
-from egohieraloc.data.trek150 import Protocol, TrekSequence
+from egohieraloc.data.trek150 import PROTOCOLS, TrekSequence
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation.predictions import PlaceAnswer, TrackAnswer
 from egohieraloc.files import write_json
@@ -100,21 +100,17 @@ def write_trek150_submission(
     levels: tuple[int, int, int] = (-1, -1, -1),
 ) -> None:
     """Results of all three protocols; each run needs all its boxes."""
-    results: dict[str, dict[str, Any]] = {"ope": {}, "mse": {}, "hoi": {}}
+    results: dict[str, dict[str, Any]] = {protocol: {} for protocol in PROTOCOLS}
     for sequence in sequences:
-        (run,) = sequence.runs("ope")
-        results["ope"][sequence.name] = _trek150_rows(boxes, run.key)
-        protocols: tuple[Protocol, ...] = ("mse", "hoi")
-        for protocol in protocols:
+        for protocol in PROTOCOLS:
             runs = sequence.runs(protocol)
             if len({r.key.query_set.removesuffix("-backwards") for r in runs}) < len(runs):
                 raise DataError(
                     f"{sequence.name} uses an anchor in both directions, which the format cannot hold."
                 )
-            if runs:
-                results[protocol][sequence.name] = {
-                    r.key.query_set: _trek150_rows(boxes, r.key) for r in runs
-                }
+            rows = {r.key.query_set: _trek150_rows(boxes, r.key) for r in runs}
+            if rows:
+                results[protocol][sequence.name] = rows[""] if protocol == "ope" else rows
     about = {"challenge": TREK150_CHALLENGE, "version": TREK150_VERSION, "tracker_name": tracker_name}
     write_json(path, {**about, **dict(zip(TREK150_LEVELS, levels, strict=True)), "results": results})
 
@@ -154,6 +150,10 @@ def _egotracks_answer(answer: TrackAnswer | None, frames: Any) -> dict[str, list
 
 def _trek150_rows(boxes: Mapping[QueryKey, Floats], key: QueryKey) -> list[list[float]]:
     if key not in boxes:
-        raise DataError(f"There is no prediction for {key}; the server wants every run of every sequence.")
+        run = " ".join(part for part in (key.clip, key.query_set) if part)
+        raise DataError(
+            f"There is no {key.annotation.upper()} prediction for {run}; the server wants every run "
+            "of OPE, MSE and HOI. Give the files of all three with --predictions, one after the other."
+        )
     rows: list[list[float]] = np.round(np.nan_to_num(boxes[key], nan=0.0), 3).tolist()
     return rows

@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from egohieraloc.evaluation.egotracks import EgoTracksReport
-from egohieraloc.evaluation.significance import Difference
+from egohieraloc.evaluation.significance import Difference, SeedComparison
 from egohieraloc.evaluation.trek150 import TrekReport
 from egohieraloc.evaluation.vq2d import Vq2dReport
 from egohieraloc.evaluation.vq3d import Vq3dReport
 
+Report: TypeAlias = Vq2dReport | Vq3dReport | EgoTracksReport | TrekReport
+_PARTS = {Vq2dReport: "queries", Vq3dReport: "queries", EgoTracksReport: "frames", TrekReport: "runs"}
 
-def vq2d_table(report: Vq2dReport) -> Table:
+
+def tables_of(report: Report) -> tuple[Table, ...]:
+    """All that is printed of a report."""
+    if isinstance(report, Vq2dReport):
+        return (_vq2d(report),)
+    if isinstance(report, Vq3dReport):
+        return (_vq3d(report), _vq3d_groups(report)) if report.groups else (_vq3d(report),)
+    if isinstance(report, EgoTracksReport):
+        return (_egotracks(report),)
+    return (_trek150(report),)
+
+
+def notes_of(report: Report) -> list[str]:
+    """What a reader of the tables must know."""
+    notes = {
+        f"{report.missing} {_PARTS[type(report)]} have no prediction and count as not found.": report.missing
+    }
+    if not isinstance(report, TrekReport):
+        ignored = "predictions are for nothing in the annotation file and were ignored."
+        notes[f"{report.ignored} {ignored}"] = report.ignored
+    if isinstance(report, EgoTracksReport):
+        left_out = "sequences are not annotated or have no frame to find, and are left out."
+        notes[f"{report.left_out} {left_out}"] = report.left_out
+    return [note for note, number in notes.items() if number]
+
+
+def _vq2d(report: Vq2dReport) -> Table:
     rows = [("own score", report.own_score), ("score 1 for all", report.constant_score), *report.groups]
     return _table(
         "VQ2D",
@@ -31,42 +60,54 @@ def vq2d_table(report: Vq2dReport) -> Table:
     )
 
 
-def vq3d_table(report: Vq3dReport) -> Table:
+def _vq3d(report: Vq3dReport) -> Table:
     """Measures go down: there are many, and two systems."""
-    both = (report.scores, report.scan_centroid)
-    measures: list[tuple[str, tuple[str, ...]]] = [
-        ("Succ %", _fixed(2, *(s.success for s in both))),
-        ("Succ* %", _fixed(2, *(s.success_star for s in both))),
-        ("L2 m", _fixed(5, *(s.distance_m for s in both))),
-        ("angle to annotator 1", _fixed(5, *(s.angle_1_rad for s in both))),
-        ("angle to annotator 2", _fixed(5, *(s.angle_2_rad for s in both))),
-        ("QwP %", _fixed(2, *(s.coverage for s in both))),
-    ]
-    for place, (radius, _) in enumerate(report.scores.success_at):
-        measures.append((f"nearer than {radius:g} m %", _fixed(2, *(s.success_at[place][1] for s in both))))
+    ours, baseline = report.scores.measures, report.scan_centroid.measures
     return _table(
         f"VQ3D, {report.scores.num_queries} queries",
         ("", "predictions", "one point per scan"),
-        ((name, *values) for name, values in measures),
+        ((name, *_fixed(5, ours[name], baseline[name])) for name in ours),
     )
 
 
-def egotracks_table(report: EgoTracksReport) -> Table:
-    rows = (("mean of sequences", report.by_sequence), ("all frames pooled", report.pooled))
+def _vq3d_groups(report: Vq3dReport) -> Table:
     return _table(
-        f"EgoTracks, {report.num_sequences} sequences",
-        ("%", "AO", "F", "precision", "recall"),
+        "VQ3D by group",
+        ("", "queries", "Succ %", "Succ* %", "L2 m", "angle 1 rad", "QwP %"),
         (
-            (name, *_fixed(2, *(100 * v for v in (report.average_overlap, s.f_score, s.precision, s.recall))))
-            for name, s in rows
+            (
+                name,
+                s.num_queries,
+                *_fixed(2, s.success, s.success_star),
+                *_fixed(3, s.distance_m, s.angle_1_rad),
+                *_fixed(2, s.coverage),
+            )
+            for name, s in report.groups
         ),
     )
 
 
-def trek150_table(report: TrekReport) -> Table:
+def _egotracks(report: EgoTracksReport) -> Table:
+    overlap, number = report.average_overlap, report.num_sequences
+    rows = [
+        ("mean of sequences", number, overlap, report.by_sequence),
+        ("all frames pooled", number, None, report.pooled),
+        *((name, s.num_sequences, s.average_overlap, s.by_sequence) for name, s in report.groups),
+    ]
+    return _table(
+        "EgoTracks",
+        ("", "sequences", "AO %", "F %", "precision %", "recall %"),
+        (
+            (name, count, *_percent(average, s.f_score, s.precision, s.recall))
+            for name, count, average, s in rows
+        ),
+    )
+
+
+def _trek150(report: TrekReport) -> Table:
     rows = [("all", report.num_sequences, report.overall), *report.attributes]
     return _table(
-        f"TREK-150, {report.protocol}",
+        f"TREK-150, {report.protocol.upper()}",
         ("", "sequences", "SS", "NPS", "GSR", "recall"),
         (
             (name, number, *_fixed(4, s.success, s.normalized_precision, s.robustness, s.recall))
@@ -75,7 +116,7 @@ def trek150_table(report: TrekReport) -> Table:
     )
 
 
-def difference_table(title: str, differences: Iterable[tuple[str, Difference]]) -> Table:
+def difference_table(title: str, differences: Mapping[str, Difference]) -> Table:
     return _table(
         title,
         ("", "first", "second", "difference", "95 % interval", "p"),
@@ -86,7 +127,25 @@ def difference_table(title: str, differences: Iterable[tuple[str, Difference]]) 
                 f"{d.low:.4f} to {d.high:.4f}",
                 *_fixed(4, d.p_value),
             )
-            for name, d in differences
+            for name, d in differences.items()
+        ),
+    )
+
+
+def seeds_table(comparisons: Mapping[str, SeedComparison], runs: tuple[int, int]) -> Table:
+    return _table(
+        f"{runs[0]} runs against {runs[1]}, Welch's t",
+        ("", "first", "std", "second", "std", "difference", "± 1.96 s.e.", "t", "p"),
+        (
+            (
+                name,
+                *_fixed(4, c.difference.first, c.std_first, c.difference.second, c.std_second),
+                *_fixed(4, c.difference.value),
+                f"{c.difference.low:.4f} to {c.difference.high:.4f}",
+                *_fixed(2, c.t),
+                *_fixed(4, c.difference.p_value),
+            )
+            for name, c in comparisons.items()
         ),
     )
 
@@ -98,6 +157,10 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | int
     for row in rows:
         table.add_row(*map(str, row))
     return table
+
+
+def _percent(*shares: float | None) -> tuple[str, ...]:
+    return _fixed(2, *(None if share is None else 100 * share for share in shares))
 
 
 def _fixed(digits: int, *values: float | None) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from egohieraloc.data.base import QueryKey, reading
-from egohieraloc.data.stream import read_json
-from egohieraloc.data.trek150 import Protocol, TrekRun, TrekSequence, read_rectangles
+from egohieraloc.data.stream import read_object
+from egohieraloc.data.trek150 import PROTOCOLS, Protocol, TrekRun, TrekSequence, read_rectangles
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation.predictions import is_own, read_tracks
 from egohieraloc.types import Floats
@@ -39,7 +39,7 @@ class TrekScores:
 @dataclass(frozen=True)
 class TrekReport:
     protocol: Protocol
-    num_sequences: int
+    num_sequences: int  # that have a run of this protocol with something to find
     overall: TrekScores
     attributes: tuple[tuple[str, int, TrekScores], ...]  # name, sequences that have it, scores of these
     missing: int  # runs without a prediction
@@ -90,9 +90,9 @@ def score_run(run: TrekRun, boxes_xywh: Floats) -> TrekScores | None:
 
 def score(
     sequences: Sequence[TrekSequence], protocol: Protocol, boxes: Mapping[QueryKey, Floats]
-) -> TrekScores | None:
+) -> TrekScores:
     """OPE: every sequence counts alike. MSE: runs by their length within a sequence, sequences by theirs.
-    HOI: all runs by their length. Lengths include invisible frames. None when there is no run."""
+    HOI: all runs by their length. Lengths include invisible frames."""
     of_sequences: list[tuple[TrekScores, int]] = []
     of_runs: list[tuple[TrekScores, int]] = []
     for sequence in sequences:
@@ -103,7 +103,7 @@ def score(
             length = 1 if protocol == "ope" else len(sequence.truth_xywh)
             of_sequences.append((_weighted(found), length))
     if not of_runs:
-        return None
+        raise DataError(f"There is no {protocol} run to score: the thing is never visible.")
     return _weighted(of_runs if protocol == "hoi" else of_sequences)
 
 
@@ -115,15 +115,12 @@ def report(
         raise DataError(
             f"None of the {len(boxes)} predictions is for one of the {len(keys)} {protocol} runs."
         )
+    sequences = [s for s in sequences if any(run.visible.any() for run in s.runs(protocol))]
     overall = score(sequences, protocol, boxes)
-    if overall is None:
-        raise DataError(f"There is no {protocol} run to score: the thing is never visible.")
     rows = []
     for name in sorted(set().union(*(s.attributes for s in sequences))):
         having = [s for s in sequences if name in s.attributes]
-        scores = score(having, protocol, boxes)
-        if scores is not None:
-            rows.append((name, len(having), scores))
+        rows.append((name, len(having), score(having, protocol, boxes)))
     return TrekReport(protocol, len(sequences), overall, tuple(rows), len(keys - boxes.keys()))
 
 
@@ -143,10 +140,16 @@ def read_trek150_predictions(
             for run in runs
             if run.key in tracks
         }
-    results = read_json(path)
+    content = read_object(path, "a challenge file")
     with reading(str(path)):
-        results = results["results"][protocol]
+        results = content["results"].get(protocol, {})
     return dict(_from_challenge(runs, results, path))
+
+
+def read_all_protocols(path: str | Path, sequences: Sequence[TrekSequence]) -> dict[QueryKey, Floats]:
+    """What a file or folder holds for any of the three protocols."""
+    found = [read_trek150_predictions(path, sequences, protocol) for protocol in PROTOCOLS]
+    return {key: boxes for part in found for key, boxes in part.items()}
 
 
 def result_name(key: QueryKey) -> str:

@@ -13,7 +13,7 @@ from egohieraloc.data.base import reading
 from egohieraloc.data.ego4d import clip_name
 from egohieraloc.data.egotracks import TrackingQuery, scored_frames
 from egohieraloc.data.stream import read_json
-from egohieraloc.data.trek150 import Protocol, TrekSequence
+from egohieraloc.data.trek150 import PROTOCOLS, Protocol, TrekSequence
 from egohieraloc.evaluation.submission import (
     TREK150_CHALLENGE,
     TREK150_LEVELS,
@@ -24,7 +24,6 @@ from egohieraloc.evaluation.submission import (
 )
 
 POSE_TOLERANCE = 1e-3  # metres, and entries of a rotation times its transpose
-PROTOCOLS: tuple[Protocol, ...] = ("ope", "mse", "hoi")
 
 
 def validate_vq2d(annotations: str | Path, submission: str | Path) -> list[str]:
@@ -71,7 +70,7 @@ def _vq2d(wanted: dict[str, Any], got: Any) -> Iterator[str]:
         if not isinstance(answers, dict):
             yield f"{where}: query_sets should be an object"
             continue
-        for query_set in answers.keys() - queries.keys():
+        for query_set in sorted(answers.keys() - queries.keys()):
             yield f"{where}: query {query_set} is not in the annotation file"
         for query_set, query in queries.items():
             if query_set in answers:
@@ -118,13 +117,19 @@ def _vq3d(wanted: dict[str, Any], got: Any) -> Iterator[str]:
             yield where
             continue
         queries, answers = annotation.get("query_sets", {}), prediction.get("query_sets", {})
+        if not isinstance(answers, dict):
+            yield f"{where}: query_sets should be an object"
+            continue
         for query_set in sorted(queries.keys() ^ answers.keys()):
             yield f"{where}: query {query_set} is {'missing' if query_set in queries else 'not wanted'}"
-        for query_set in queries.keys() & answers.keys():
+        for query_set in sorted(queries.keys() & answers.keys()):
             yield from (f"{where}, query {query_set}: {p}" for p in _vq3d_answer(answers[query_set]))
 
 
-def _vq3d_answer(answer: dict[str, Any]) -> Iterator[str]:
+def _vq3d_answer(answer: Any) -> Iterator[str]:
+    if not isinstance(answer, dict):
+        yield f"should be an object, not {answer!r}"
+        return
     shapes = {"pred_3d_vec_world": (3,), "pred_3d_vec_query_frame": (3,), "query_frame_pose": (4, 4)}
     values = {}
     for field, shape in shapes.items():
@@ -164,18 +169,27 @@ def _egotracks(queries: Sequence[TrackingQuery], lengths: Mapping[str, int], got
         name = query.sequence_name
         if name not in got:
             yield f"sequence {name} is missing"
-            continue
-        if query.key.clip not in lengths:
+        elif query.key.clip not in lengths:
             yield f"sequence {name}: the length of its clip is not known"
-            continue
-        wanted = {str(frame) for frame in scored_frames(query.crop_frame, lengths[query.key.clip]).tolist()}
-        absent = sorted(wanted - got[name].keys(), key=int)
-        if absent:
-            yield f"sequence {name}: {len(absent)} frames are missing, the first is {absent[0]}"
-        for frame, row in got[name].items():
-            if not _is_array(row, (5,)) or row[2] < 0 or row[3] < 0:
-                yield f"sequence {name}, frame {frame}: should be [x, y, w, h, score], got {row!r}"
-                break
+        elif not isinstance(got[name], dict):
+            yield f"sequence {name}: should be an object: frame -> [x, y, w, h, score]"
+        else:
+            frames = scored_frames(query.crop_frame, lengths[query.key.clip]).tolist()
+            yield from (f"sequence {name}{p}" for p in _egotracks_boxes(frames, got[name]))
+
+
+def _egotracks_boxes(frames: list[int], got: dict[str, Any]) -> Iterator[str]:
+    wanted = {str(frame) for frame in frames}
+    absent = [str(frame) for frame in frames if str(frame) not in got]
+    if absent:
+        yield f": {len(absent)} frames are missing, the first is {absent[0]}"
+    foreign = [frame for frame in got if frame not in wanted]
+    if foreign:
+        yield f": {len(foreign)} frames are not wanted, the first is {foreign[0]}"
+    for frame, row in got.items():
+        if not _is_array(row, (5,)) or row[2] < 0 or row[3] < 0:
+            yield f", frame {frame}: should be [x, y, w, h, score], got {row!r}"
+            return
 
 
 def _trek150(sequences: Sequence[TrekSequence], got: Any) -> Iterator[str]:
@@ -186,43 +200,69 @@ def _trek150(sequences: Sequence[TrekSequence], got: Any) -> Iterator[str]:
     yield from _equal("version", TREK150_VERSION, got.get("version"))
     yield from (f"{field} is missing" for field in ("tracker_name", *TREK150_LEVELS) if field not in got)
     for protocol in PROTOCOLS:
-        results = got["results"].get(protocol, {})
-        for sequence in sequences:
-            for run in sequence.runs(protocol):
-                where = f"{protocol}, {sequence.name} {run.key.query_set}".rstrip()
-                rows = results.get(sequence.name)
-                if run.key.query_set:
-                    rows = (rows or {}).get(run.key.query_set)
-                if rows is None:
-                    yield f"{where}: missing"
-                elif not _is_array(rows, (len(run.frames), 4)):
-                    yield f"{where}: should be {len(run.frames)} boxes of four finite numbers"
+        given = got["results"].get(protocol)
+        if isinstance(given, dict):
+            yield from _trek150_protocol(sequences, protocol, given)
+        else:
+            yield f"results should have {protocol}: an object of sequences"
+
+
+def _trek150_protocol(
+    sequences: Sequence[TrekSequence], protocol: Protocol, got: dict[str, Any]
+) -> Iterator[str]:
+    wanted = {sequence.name: sequence.runs(protocol) for sequence in sequences}
+    for name in sorted(got.keys() - {name for name, runs in wanted.items() if runs}):
+        yield f"{protocol}, {name}: not wanted"
+    for name, runs in wanted.items():
+        rows = {"": got[name]} if protocol == "ope" and name in got else got.get(name, {})
+        if not isinstance(rows, dict):
+            yield f"{protocol}, {name}: should be an object of anchors"
+            continue
+        for extra in sorted(rows.keys() - {run.key.query_set for run in runs}):
+            yield f"{protocol}, {name} {extra}: not wanted"
+        for run in runs:
+            where = f"{protocol}, {name} {run.key.query_set}".rstrip()
+            boxes = rows.get(run.key.query_set)
+            if boxes is None:
+                yield f"{where}: missing"
+            elif not _is_array(boxes, (len(run.frames), 4)):
+                yield f"{where}: should be {len(run.frames)} boxes of four finite numbers"
+            elif (np.array(boxes)[:, 2:] < 0).any():
+                yield f"{where}: a box has a negative width or height"
 
 
 def _annotations(wanted: list[Any], got: Any, field: str) -> Iterator[tuple[str, Any, Any]]:
     """(where, annotation, prediction) side by side; (what is wrong, None, None) where the order breaks."""
-    if not isinstance(got, list) or len(got) != len(wanted):
-        yield f"videos should be a list of {len(wanted)}", None, None
+    if not _are_objects(got, len(wanted)):
+        yield f"videos should be a list of {len(wanted)} objects", None, None
         return
     for video, answer in zip(wanted, got, strict=True):
         uid = video["video_uid"]
+        clips = answer.get("clips")
         if answer.get("video_uid") != uid:
             yield f"video {uid} should come here, not {answer.get('video_uid')}", None, None
-            continue
-        clips = answer.get("clips")
-        if not isinstance(clips, list) or len(clips) != len(video["clips"]):
-            yield f"video {uid}: clips should be a list of {len(video['clips'])}", None, None
-            continue
-        for index, (clip, clip_answer) in enumerate(zip(video["clips"], clips, strict=True)):
-            where = f"video {uid}, clip {clip_name(clip['clip_uid'], uid, index)}"
-            rows = clip_answer.get(field)
-            if clip_answer.get("clip_uid") != clip["clip_uid"]:
-                yield f"{where}: should come here, not {clip_answer.get('clip_uid')}", None, None
-            elif not isinstance(rows, list) or len(rows) != len(clip["annotations"]):
-                yield f"{where}: {field} should be a list of {len(clip['annotations'])}", None, None
-            else:
-                for place, pair in enumerate(zip(clip["annotations"], rows, strict=True)):
-                    yield f"{where}, annotation {place}", *pair
+        elif not _are_objects(clips, len(video["clips"])):
+            yield f"video {uid}: clips should be a list of {len(video['clips'])} objects", None, None
+        else:
+            yield from _clip_annotations(video, clips, field)
+
+
+def _clip_annotations(video: dict[str, Any], got: list[Any], field: str) -> Iterator[tuple[str, Any, Any]]:
+    uid = video["video_uid"]
+    for index, (clip, answer) in enumerate(zip(video["clips"], got, strict=True)):
+        where = f"video {uid}, clip {clip_name(clip['clip_uid'], uid, index)}"
+        rows = answer.get(field)
+        if answer.get("clip_uid") != clip["clip_uid"]:
+            yield f"{where}: should come here, not {answer.get('clip_uid')}", None, None
+        elif not _are_objects(rows, len(clip["annotations"])):
+            yield f"{where}: {field} should be a list of {len(clip['annotations'])} objects", None, None
+        else:
+            for place, pair in enumerate(zip(clip["annotations"], rows, strict=True)):
+                yield f"{where}, annotation {place}", *pair
+
+
+def _are_objects(value: Any, number: int) -> bool:
+    return isinstance(value, list) and len(value) == number and all(isinstance(v, dict) for v in value)
 
 
 def _equal(what: str, wanted: Any, got: Any) -> Iterator[str]:
@@ -236,7 +276,7 @@ def _is_number(value: Any) -> bool:
 
 def _is_array(value: Any, shape: tuple[int, ...]) -> bool:
     try:
-        array = np.array(value, np.float64)
-    except (TypeError, ValueError):
+        array = np.array(value)
+    except ValueError:  # rows of different lengths
         return False
-    return array.shape == shape and bool(np.isfinite(array).all())
+    return array.shape == shape and array.dtype.kind in "if" and bool(np.isfinite(array).all())

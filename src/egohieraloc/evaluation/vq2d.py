@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.data.ego4d import VisualQuery
 from egohieraloc.errors import DataError
+from egohieraloc.evaluation import groups as kinds
 from egohieraloc.evaluation.predictions import TrackAnswer
 from egohieraloc.types import Floats
 
 PRECISION_THRESHOLDS = (0.25, 0.5, 0.75, 0.95)
 RECOVERY_THRESHOLD = 0.5
 SUCCESS_THRESHOLD = 0.05
-MEDIUM_PX, LARGE_PX = 32.0**2, 96.0**2  # largest true box: below the first an object is small
-RECENT_S, LONG_AGO_S = 10.0, 60.0  # time since last seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +52,18 @@ class Vq2dScores:
     stap25: float
     recovery: float
     success: float
+
+    @property
+    def measures(self) -> dict[str, float | None]:
+        """By their usual names."""
+        return {
+            "tAP": self.tap,
+            "tAP25": self.tap25,
+            "stAP": self.stap,
+            "stAP25": self.stap25,
+            "recovery %": self.recovery,
+            "success %": self.success,
+        }
 
 
 @dataclass(frozen=True)
@@ -156,12 +167,13 @@ def measure_answers(
 def report(queries: Sequence[VisualQuery], answers: Mapping[QueryKey, TrackAnswer]) -> Vq2dReport:
     """Score a set of predictions, as a whole and by group."""
     overlaps, missing = measure_answers(queries, answers)
+    sharpness = [answers[q.key].crop_sharpness if q.key in answers else None for q in queries]
     return Vq2dReport(
         own_score=score(overlaps),
         constant_score=score(overlaps, constant_score=True),
         groups=tuple(
             (name, score(overlaps.take(which)))
-            for name, which in groups(queries, answers).items()
+            for name, which in groups(queries, sharpness).items()
             if which.any()
         ),
         missing=missing,
@@ -170,35 +182,12 @@ def report(queries: Sequence[VisualQuery], answers: Mapping[QueryKey, TrackAnswe
 
 
 def groups(
-    queries: Sequence[VisualQuery], answers: Mapping[QueryKey, TrackAnswer]
+    queries: Sequence[VisualQuery], sharpness: Sequence[float | None] | None = None
 ) -> dict[str, NDArray[np.bool_]]:
-    """Which queries are of which kind: object size, time since last seen, blur of the crop."""
-    tracks = [q.response if q.response is not None else Track.empty() for q in queries]
-    area = np.array([t.areas.max() if len(t) else np.nan for t in tracks])
-    unseen = np.array([np.nan if q.unseen_s is None else q.unseen_s for q in queries])
-    found = {
-        f"small (< {MEDIUM_PX**0.5:.0f}² px)": area < MEDIUM_PX,
-        "medium size": (area >= MEDIUM_PX) & (area < LARGE_PX),
-        f"large (≥ {LARGE_PX**0.5:.0f}² px)": area >= LARGE_PX,
-        f"seen < {RECENT_S:.0f} s ago": unseen < RECENT_S,
-        f"seen {RECENT_S:.0f} to {LONG_AGO_S:.0f} s ago": (unseen >= RECENT_S) & (unseen < LONG_AGO_S),
-        f"seen ≥ {LONG_AGO_S:.0f} s ago": unseen >= LONG_AGO_S,
-    }
-    return found | _blur_groups(queries, answers)
-
-
-def _blur_groups(
-    queries: Sequence[VisualQuery], answers: Mapping[QueryKey, TrackAnswer]
-) -> dict[str, NDArray[np.bool_]]:
-    """Thirds of the queries by the sharpness of their crop, where the prediction file says it."""
-    noted = [answers[q.key].crop_sharpness if q.key in answers else None for q in queries]
-    sharpness = np.array([np.nan if s is None else s for s in noted], np.float64)
-    known = sharpness[np.isfinite(sharpness)]
-    if known.size < 3:
-        return {}
-    low, high = np.quantile(known, [1 / 3, 2 / 3])
+    """Which queries are of which kind: object size, time since last seen, blur of the crop if known."""
+    largest = [None if q.response is None else q.response.largest_px for q in queries]
     return {
-        "most blurred third": sharpness < low,
-        "middle third": (sharpness >= low) & (sharpness < high),
-        "sharpest third": sharpness >= high,
+        **kinds.by_size(kinds.numbers(largest)),
+        **kinds.by_time(kinds.numbers([q.unseen_s for q in queries]), "seen {} ago"),
+        **kinds.by_blur(kinds.numbers(list(sharpness or ()))),
     }

@@ -2,7 +2,7 @@
 
 Everything is in the frame of the scan. The vector to the truth is made with the answer's own query pose, so
 that the angle does not see an error of that pose. Means are over the answered queries only, hence the
-coverage (QwP) and two baselines stand beside them.
+coverage (QwP) and a baseline stand beside them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from egohieraloc.data.base import QueryKey, reading
-from egohieraloc.data.ego4d import annotation_name, clip_name
+from egohieraloc.data.ego4d import VisualQuery, annotation_name, clip_name
 from egohieraloc.data.ego4d_3d import Box3D, PlaceQuery
-from egohieraloc.data.stream import read_json
+from egohieraloc.data.stream import read_object
 from egohieraloc.errors import DataError
+from egohieraloc.evaluation import vq2d
 from egohieraloc.evaluation.predictions import PlaceAnswer, is_own, pose, read_places, vector
 from egohieraloc.types import Floats
 
@@ -42,6 +43,19 @@ class Vq3dScores:
     coverage: float  # QwP, queries with pose
     success_at: tuple[tuple[float, float], ...]  # (radius in metres, percent of all queries)
 
+    @property
+    def measures(self) -> dict[str, float | None]:
+        """By their usual names; None where nothing was answered."""
+        return {
+            "Succ %": self.success,
+            "Succ* %": self.success_star,
+            "L2 m": self.distance_m,
+            "angle to annotator 1 rad": self.angle_1_rad,
+            "angle to annotator 2 rad": self.angle_2_rad,
+            "QwP %": self.coverage,
+            **{f"nearer than {radius:g} m %": percent for radius, percent in self.success_at},
+        }
+
 
 @dataclass(frozen=True)
 class Vq3dReport:
@@ -49,11 +63,12 @@ class Vq3dReport:
 
     scores: Vq3dScores
     scan_centroid: Vq3dScores
-    missing: int
-    ignored: int
+    groups: tuple[tuple[str, Vq3dScores], ...]
+    missing: int  # queries without a prediction
+    ignored: int  # predictions for no query of the annotation file
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "groups": {name: asdict(scores) for name, scores in self.groups}}
 
 
 def success_radius_m(first: Box3D, second: Box3D) -> float:
@@ -70,11 +85,16 @@ def angle_rad(a: Floats, b: Floats) -> float | None:
 
 def score(queries: Sequence[PlaceQuery], answers: Mapping[QueryKey, PlaceAnswer]) -> Vq3dScores:
     """All measures of a set of queries. A query without an answer counts as one without a point."""
-    if not queries:
-        raise DataError("There is no VQ3D query to score.")
-    found = [m for q in queries if (m := _measure(q, answers.get(q.key))) is not None]
+    return summarize(measure(queries, answers))
+
+
+def summarize(measured: Sequence[Measured | None]) -> Vq3dScores:
+    """From what was measured of each query; None for a query without a point."""
+    if not measured:
+        raise DataError("There is no VQ3D query to score. Are these the annotations of the split?")
+    found = [m for m in measured if m is not None]
     seen = [m for m in found if m.has_vector]
-    total = len(queries)
+    total = len(measured)
     return Vq3dScores(
         num_queries=total,
         num_places=len(found),
@@ -90,7 +110,7 @@ def score(queries: Sequence[PlaceQuery], answers: Mapping[QueryKey, PlaceAnswer]
 
 
 @dataclass(frozen=True)
-class _Measured:
+class Measured:
     """One query with a point."""
 
     to_first_m: float  # distance to annotator 1
@@ -100,7 +120,17 @@ class _Measured:
     angles_rad: tuple[float | None, float | None]  # to each annotator
 
 
-def _measure(query: PlaceQuery, answer: PlaceAnswer | None) -> _Measured | None:
+def measure(queries: Sequence[PlaceQuery], answers: Mapping[QueryKey, PlaceAnswer]) -> list[Measured | None]:
+    """In the order of the queries."""
+    if queries and not any(q.key in answers for q in queries):
+        raise DataError(
+            f"None of the {len(answers)} predictions is for one of the {len(queries)} queries. "
+            "Do the predictions belong to this annotation file?"
+        )
+    return [_measure(query, answers.get(query.key)) for query in queries]
+
+
+def _measure(query: PlaceQuery, answer: PlaceAnswer | None) -> Measured | None:
     if query.boxes is None:
         raise DataError(f"The annotation file has no answer for {query.key}: this split cannot be scored.")
     if answer is None or answer.point_world is None:
@@ -114,7 +144,7 @@ def _measure(query: PlaceQuery, answer: PlaceAnswer | None) -> _Measured | None:
             angle_rad(answer.displacement, rotation @ first + translation),
             angle_rad(answer.displacement, rotation @ second + translation),
         )
-    return _Measured(
+    return Measured(
         to_first_m=float(np.linalg.norm(first - answer.point_world)),
         to_middle_m=to_middle,
         is_success=to_middle < success_radius_m(*query.boxes),
@@ -123,27 +153,46 @@ def _measure(query: PlaceQuery, answer: PlaceAnswer | None) -> _Measured | None:
     )
 
 
-def scan_centroids(queries: Sequence[PlaceQuery]) -> dict[QueryKey, PlaceAnswer]:
-    """The baseline that looks at no video: the mean true position of each scan, for every query of it."""
+def scan_centroids(
+    queries: Sequence[PlaceQuery], answers: Mapping[QueryKey, PlaceAnswer]
+) -> dict[QueryKey, PlaceAnswer]:
+    """The baseline that looks at no video: the mean true position of each scan, for every query of it.
+
+    It has the query poses of `answers`, without which there are no vectors.
+    """
     centers: defaultdict[str, list[Floats]] = defaultdict(list)
     for query in queries:
         if query.boxes is not None:
             centers[query.scan_uid].append(np.mean([b.center_world for b in query.boxes], 0))
-    return {
-        q.key: PlaceAnswer(q.key, np.mean(centers[q.scan_uid], 0)) for q in queries if centers[q.scan_uid]
-    }
+    found = {}
+    for query in queries:
+        point = np.mean(centers[query.scan_uid], 0)
+        pose = answers[query.key].query_from_world if query.key in answers else None
+        seen = None if pose is None else pose[:3, :3] @ point + pose[:3, 3]
+        found[query.key] = PlaceAnswer(query.key, point, seen, pose)
+    return found
 
 
-def report(queries: Sequence[PlaceQuery], answers: Mapping[QueryKey, PlaceAnswer]) -> Vq3dReport:
+def report(
+    queries: Sequence[PlaceQuery],
+    answers: Mapping[QueryKey, PlaceAnswer],
+    visual: Mapping[QueryKey, VisualQuery] | None = None,
+) -> Vq3dReport:
+    """Score a set of predictions, as a whole and, where the 2D queries behind them are known, by group."""
+    measured = measure(queries, answers)
+    kinds = {}
+    if visual is not None:
+        sharpness = [answers[q.key].crop_sharpness if q.key in answers else None for q in queries]
+        kinds = vq2d.groups([visual[q.key] for q in queries], sharpness)
     keys = {q.key for q in queries}
-    if queries and not keys & answers.keys():
-        raise DataError(
-            f"None of the {len(answers)} predictions is for one of the {len(queries)} queries. "
-            "Do the predictions belong to this annotation file?"
-        )
     return Vq3dReport(
-        scores=score(queries, answers),
-        scan_centroid=score(queries, scan_centroids(queries)),
+        scores=summarize(measured),
+        scan_centroid=score(queries, scan_centroids(queries, answers)),
+        groups=tuple(
+            (name, summarize([measured[i] for i in np.flatnonzero(which)]))
+            for name, which in kinds.items()
+            if which.any()
+        ),
         missing=len(keys - answers.keys()),
         ignored=len(answers.keys() - keys),
     )
@@ -157,7 +206,7 @@ def read_vq3d_predictions(path: str | Path) -> dict[QueryKey, PlaceAnswer]:
     """
     if is_own(path):
         return read_places(path)
-    content = read_json(path)
+    content = read_object(path, "a submission or annotations filled with predictions")
     answers: dict[QueryKey, PlaceAnswer] = {}
     with reading(str(path)):
         for video in content.get("results", content)["videos"]:

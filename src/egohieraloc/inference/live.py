@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 
@@ -29,8 +30,11 @@ class LiveVideo:
 
     def add(self, rgb: Rgb, time_s: float) -> None:
         """Push the next frame. Times must increase and the size must stay."""
-        if self._times and time_s <= self._times[-1]:
-            raise VideoError(f"Frames must come in order: {time_s} s is not after {self._times[-1]} s.")
+        if not (math.isfinite(time_s) and (not self._times or time_s > self._times[-1])):
+            last = f" after {self._times[-1]} s" if self._times else ""
+            raise VideoError(f"Frames must come in order: wanted a time{last}, got {time_s} s.")
+        if rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.size == 0 or rgb.dtype != np.uint8:
+            raise VideoError(f"A frame must be 8-bit RGB (H, W, 3), got {rgb.dtype} of {rgb.shape}.")
         height, width = rgb.shape[:2]
         if self.letterbox is None:
             self.letterbox = Letterbox(width, height, self._predictor.config.input_size)

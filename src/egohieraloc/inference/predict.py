@@ -81,6 +81,7 @@ class Predictor:
         fold_norms(self.network)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.provider = provider
+        self._largest_batch = 8 if self.device.type == "cpu" else 32
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -137,8 +138,14 @@ class Predictor:
         self, query: PreparedQuery, packed: PackedFeatures, state: QamState
     ) -> tuple[list[Decoded], QamState]:
         """Decode consecutive samples, carrying the state on."""
-        output, state = self.match(query, packed, state)
-        return self._read(output), state
+        decoded: list[Decoded] = []
+        while len(decoded) < len(packed):
+            # Batches are powers of two: kernels keep memory for each size of batch they ever met.
+            left = len(packed) - len(decoded)
+            size = min(self._largest_batch, 1 << left.bit_length() - 1)
+            output, state = self.match(query, packed[len(decoded) : len(decoded) + size], state)
+            decoded += self._read(output)
+        return decoded, state
 
     def match(
         self, query: PreparedQuery, packed: PackedFeatures, state: QamState

@@ -69,7 +69,10 @@ def encode_video(
 
     `everything` are the numbers of all frames the store is for, increasing; those from `until_s` on can wait.
     """
-    wanted = int(np.count_nonzero(video.times_s[everything] < (np.inf if until_s is None else until_s)))
+    until_s = np.inf if until_s is None else until_s
+    if np.isnan(until_s):
+        raise VideoError("The time of asking must be a number of seconds, got nan.")
+    wanted = int(np.count_nonzero(video.times_s[everything] < until_s))
     chunks = [everything[start : start + CHUNK] for start in range(0, wanted, CHUNK)]
     missing = [number for number in range(len(chunks)) if not store.has(number)]
     done = wanted - sum(len(chunks[number]) for number in missing)

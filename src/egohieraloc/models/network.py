@@ -124,7 +124,7 @@ class EgoHieraLocNet(nn.Module):
             patch = cells * dcf.hann_window(height, width, cells.device)
             target = dcf.gaussian_target(height, width, self.config.dcf.sigma * height, cells.device)
             filters.append(dcf.solve_filter(patch, target, self.config.dcf.ridge))
-            axes.append(size * torch.tensor([width, height], device=size.device) / 2)
+            axes.append(torch.stack([size[:, 0] * width, size[:, 1] * height], 1) / 2)
         gain = torch.where(level == 2, self.config.qam.fallback_gain, 1.0)
         return QueryTemplate(
             torch.cat(tokens, 1),

@@ -50,18 +50,21 @@ def initial_state(semi_axes: Tensor) -> QamState:
 def connected_components(mask: Tensor) -> Tensor:
     """Labels (B, H, W) of the 8-connected components of a boolean mask; 0 is background.
 
-    Every component takes its highest cell number, spread by 3x3 maxima until nothing changes.
+    A component's label is its highest cell number. Every cell points to the root of its part; in each round
+    the root of a part follows the highest root among the part's neighbours, which leaves at most half of the
+    parts of a component. The number of rounds is fixed, so that the device never waits for an answer.
     """
-    cells = mask.shape[-2] * mask.shape[-1]
-    number = torch.arange(1, cells + 1, device=mask.device, dtype=torch.float32).view(mask.shape[-2:])
-    labels = number * mask
-    while True:
-        spread = labels
-        for _ in range(8):
-            spread = F.max_pool2d(spread[:, None], 3, 1, 1)[:, 0] * mask
-        if torch.equal(spread, labels):
-            return labels.long()
-        labels = spread
+    height, width = mask.shape[-2:]
+    rounds = (height * width).bit_length()
+    inside = mask.flatten(1)
+    root = torch.arange(height * width, device=mask.device).expand(inside.shape)
+    for _ in range(rounds):
+        numbers = ((root + 1) * inside).float().unflatten(1, (1, height, width))
+        highest = F.max_pool2d(numbers, 3, 1, 1).flatten(1).long() - 1
+        root = root.scatter_reduce(1, root, torch.where(inside, highest, root), "amax")
+        for _ in range(rounds):
+            root = root.gather(1, root)
+    return ((root + 1) * inside).unflatten(1, (height, width))
 
 
 def step(state: QamState, response: Tensor, config: QamConfig) -> tuple[QamState, QamOutput]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Literal
@@ -26,6 +28,7 @@ from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.settings import from_dict, to_dict
 
 FORMAT = 1
+COUNTER = "num_batches_tracked"  # of training alone
 SCALE = ":scale"  # ends the name of an 8-bit tensor's scales
 
 
@@ -44,7 +47,34 @@ class Weights:
 
     network: EgoHieraLocNet
     calibration: Calibration
-    fingerprint: str  # of the file; part of every cache key
+    fingerprint: str  # of the file
+
+    def with_settings(self, config: NetworkConfig) -> Weights:
+        """The same weights under other settings of the network; those that need other weights are refused."""
+        if config == self.network.config:
+            return self
+        network, tensors = EgoHieraLocNet(config), self.network.state_dict()
+        wrong = _misfits(network, tensors)
+        if wrong:
+            raise ConfigError(
+                f"These network settings need other weights: {wrong[0]} does not fit ({len(wrong)} such). "
+                "Leave out what changes the network's layers, or train with it: `egohieraloc train`."
+            )
+        network.load_state_dict(tensors)
+        return replace(self, network=network.eval().requires_grad_(False))
+
+    @cached_property
+    def features_fingerprint(self) -> str:
+        """Of all that decides what the network says of a frame; part of the key of stored features."""
+        network, config = self.network, self.network.config
+        digest = hashlib.blake2b(digest_size=8)
+        digest.update(
+            json.dumps([config.input_size, to_dict(config.backbone), to_dict(config.neck)]).encode()
+        )
+        for part in (network.backbone, network.neck):
+            for name, value in part.state_dict().items():
+                digest.update(name.encode() + value.cpu().numpy().tobytes())
+        return digest.hexdigest()
 
 
 def save_weights(
@@ -62,7 +92,7 @@ def save_weights(
     }
     tensors: dict[str, Tensor] = {}
     for name, value in network.state_dict().items():
-        if name.endswith("num_batches_tracked"):
+        if name.endswith(COUNTER):
             continue
         if value.ndim < 2:
             tensors[name] = value
@@ -102,9 +132,7 @@ def load_weights(path: str | Path) -> Weights:
         raise WeightsError(
             f"{path} has broken settings: {error} It may be of another version; fetch or train it again."
         ) from error
-    own = network.state_dict()
-    wanted = {name for name in own if not name.endswith("num_batches_tracked")}
-    wrong = sorted(wanted ^ tensors.keys()) or [n for n in wanted if own[n].shape != tensors[n].shape]
+    wrong = _misfits(network, tensors)
     if wrong:
         raise WeightsError(
             f"{path} does not fit its own settings: see {wrong[0]} ({len(wrong)} such). "
@@ -112,8 +140,16 @@ def load_weights(path: str | Path) -> Weights:
         )
     if not all(torch.isfinite(value).all() for value in tensors.values()):
         raise WeightsError(f"{path} holds values that are not finite. Fetch or train it again.")
-    network.load_state_dict({**own, **{name: value.float() for name, value in tensors.items()}})
+    full = {name: value.float() for name, value in tensors.items()}
+    network.load_state_dict({**network.state_dict(), **full})
     return Weights(network.eval().requires_grad_(False), calibration, _fingerprint(path))
+
+
+def _misfits(network: EgoHieraLocNet, tensors: Mapping[str, Tensor]) -> list[str]:
+    """Names of tensors that the network or the file lacks, or that have another shape."""
+    own = {name: v for name, v in network.state_dict().items() if not name.endswith(COUNTER)}
+    given = {name: v for name, v in tensors.items() if not name.endswith(COUNTER)}
+    return sorted(own.keys() ^ given.keys()) or [n for n in own if own[n].shape != given[n].shape]
 
 
 def copy_weights(source: str | Path, path: str | Path, calibration: Calibration) -> None:

@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 import egohieraloc
-from egohieraloc.geometry.locate import describe
 from egohieraloc.inference.predict import Explained
 from egohieraloc.inference.query_window import window_to_picture
 from egohieraloc.localize import Localizer
 from egohieraloc.report.html import FrameMaps, HeatMap, ReportData, thumbnail, write_report
 from egohieraloc.report.save import save_result
-from egohieraloc.report.scene import SceneData
+from egohieraloc.report.scene import scene_of
 from egohieraloc.result import Result
-from egohieraloc.types import Floats, Localization3D, QueryMask, ResponseTrack
+from egohieraloc.types import Floats, QueryMask, ResponseTrack
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 EXPLAINED = 4  # samples whose maps are shown
-MANY_SAMPLES = 500  # beyond it, thumbnails shrink so that the page stays small
+MANY_SAMPLES = 500  # beyond it, thumbnails shrink so that the page stays small,
+MAX_PICTURES = 1000  # and beyond this many only samples of tracks have their own
 
 
 def save_report(
@@ -45,12 +45,12 @@ def save_report(
         result.query,
         result.curve,
         result.track,
-        _thumbnails(video, result.video.frame_indices),
+        _thumbnails(video, result),
         alternatives=result.alternatives,
         query_mask=query_mask,
         overlay_mp4=overlay.read_bytes() if isinstance(result.track, ResponseTrack) else None,
         frame_maps=maps,
-        scene=_scene(result, true_point_world),
+        scene=scene_of(result, true_point_world),
         notes=notes,
         versions=(
             ("egohieraloc", egohieraloc.__version__),
@@ -63,10 +63,15 @@ def save_report(
     return path
 
 
-def _thumbnails(video: Video, indices: tuple[int, ...]) -> tuple[bytes, ...]:
-    """A picture per sample; a frame that cannot be decoded is stood for by the one before it."""
+def _thumbnails(video: Video, result: Result) -> tuple[bytes, ...]:
+    """A picture per sample; those that have none of their own, or cannot be decoded, take the one before."""
+    indices = result.video.frame_indices
     width, quality = (400, 72) if len(indices) <= MANY_SAMPLES else (160, 60)
-    pictures = {f.index: thumbnail(f.rgb, width_px=width, quality=quality) for f in video.frames(indices)}
+    found = [track for track in (result.track, *result.alternatives) if isinstance(track, ResponseTrack)]
+    wanted = set(range(0, len(indices), -(-len(indices) // MAX_PICTURES) or 1))
+    wanted.update(p.sample for track in found for p in track.predictions)
+    frames = video.frames([indices[sample] for sample in sorted(wanted)])
+    pictures = {f.index: thumbnail(f.rgb, width_px=width, quality=quality) for f in frames}
     shown: list[bytes] = []
     for index in indices:
         shown.append(pictures.get(index) or (shown[-1] if shown else next(iter(pictures.values()))))
@@ -117,20 +122,4 @@ def _frame_maps(sample: int, explained: Explained, letterbox: Letterbox) -> Fram
         ),
         ellipse=(float(position[0]), float(position[1]), float(axes[0]), float(axes[1])),
         drift=(float(drift[0]), float(drift[1])),
-    )
-
-
-def _scene(result: Result, true_point_world: Floats | None) -> SceneData | None:
-    if result.place is None:
-        return None
-    words = describe(result.place) if isinstance(result.place, Localization3D) else ""
-    cameras = result.cameras
-    posed = [frame for frame in cameras.frames if frame.pose is not None] if cameras else []
-    return SceneData(
-        result.place,
-        tuple(frame.index for frame in posed),
-        tuple(frame.pose.cam_from_world for frame in posed if frame.pose is not None),
-        words,
-        cameras.points.xyz_world if cameras else None,
-        true_point_world,
     )

@@ -10,6 +10,7 @@ import base64
 import json
 from dataclasses import dataclass
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,10 @@ def _payload(data: ReportData) -> dict[str, Any]:
         "samples": {
             "time": _rounded(data.curve.time_s),
             "frame": list(data.video.frame_indices),
-            "picture": [_uri("image/jpeg", jpeg) for jpeg in data.thumbnails],
+            "picture": [
+                None if jpeg is before else _uri("image/jpeg", jpeg)  # the same one as before
+                for before, jpeg in pairwise((b"", *data.thumbnails))
+            ],
         },
         "curve": {
             "raw": _rounded(data.curve.raw),

@@ -1,4 +1,4 @@
-"""The 3D view of the report: camera path, what each view says, and the fused point with its uncertainty."""
+"""The 3D view of report and page: camera path, what each view says, the fused point and its uncertainty."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from egohieraloc.geometry.locate import describe
+from egohieraloc.result import Result
 from egohieraloc.types import Floats, Localization3D, NotLocalized, ViewEvidence
 
 MOST_POINTS = 4000
@@ -29,6 +31,23 @@ class SceneData:
                 f"Each posed frame needs a pose, got {len(self.frame_indices)} frames "
                 f"and {len(self.cam_from_world)} poses"
             )
+
+
+def scene_of(result: Result, true_point_world: Floats | None = None) -> SceneData | None:
+    """What an answer knows in 3D; None when nobody asked for it."""
+    if result.place is None:
+        return None
+    words = describe(result.place) if isinstance(result.place, Localization3D) else ""
+    cameras = result.cameras
+    poses = cameras.poses if cameras else {}
+    return SceneData(
+        result.place,
+        tuple(poses),
+        tuple(pose.cam_from_world for pose in poses.values()),
+        words,
+        cameras.points.xyz_world if cameras else None,
+        true_point_world,
+    )
 
 
 def scene_payload(scene: SceneData) -> dict[str, Any]:

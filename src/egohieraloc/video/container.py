@@ -42,8 +42,6 @@ class Container:
 
     @classmethod
     def open(cls, path: Path) -> Container:
-        if path.stat().st_size == 0:
-            raise VideoError(f"{path} is empty (0 bytes). Copy or record the video again.")
         packets = _scan(path)
         first = _first_frame(path)
         if packets is None or first.pts is None:
@@ -135,6 +133,12 @@ class Container:
         return np.ascontiguousarray(np.rot90(rgb, turns))
 
 
+def format_name(path: Path) -> str:
+    """FFmpeg's name of a file's format, such as `matroska,webm`."""
+    with _opened(path) as (container, _):
+        return container.format.name
+
+
 @dataclass(frozen=True, eq=False)
 class _Packets:
     """What the packets of a file say, in order of time."""
@@ -189,9 +193,18 @@ def _first_frame(path: Path) -> av.VideoFrame:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
-    """The container and its first track of moving pictures."""
+    """The container and its first track of moving pictures.
+
+    FFmpeg gets the open file and may open nothing by itself: some formats (concat, HLS ...) are lists of
+    further files, which a stranger's video must not make us read.
+    """
+    if path.stat().st_size == 0:
+        raise VideoError(f"{path} is empty (0 bytes). Copy or record the video again.")
     try:
-        with av.open(str(path), metadata_errors="ignore") as container:
+        with (
+            path.open("rb") as file,
+            av.open(file, options={"protocol_whitelist": "none"}, metadata_errors="ignore") as container,
+        ):
             streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
             if not streams:
                 found = "only sound" if container.streams.audio else "it is empty or cut off"
@@ -200,7 +213,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
             yield container, streams[0]
     except (FFmpegError, OSError) as error:
         raise VideoError(
-            f"{path} cannot be read as a video ({error.strerror}). Is it cut off, damaged or something else?"
+            f"{path} cannot be read as a video ({error.strerror}). "
+            "Is it cut off, damaged, a list of other files or something else?"
         ) from error
 
 

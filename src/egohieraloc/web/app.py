@@ -27,10 +27,13 @@ CSS, JS = "text/css", "text/javascript"
 PAGE, REPORT = ("egohieraloc.web", "static"), ("egohieraloc.report", "templates")
 ASSETS = {
     "report.css": (*REPORT, CSS),
+    "scene.js": (*REPORT, JS),
     "page.css": (*PAGE, CSS),
     "page.js": (*PAGE, JS),
     "answer.js": (*PAGE, JS),
     "curve.js": (*PAGE, JS),
+    "place.js": (*PAGE, JS),
+    "rows.js": (*PAGE, JS),
     "tools.js": (*PAGE, JS),
     "viewer.js": (*PAGE, JS),
 }

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from egohieraloc.errors import EgoHieraLocError
 from egohieraloc.query import Query
 from egohieraloc.report.html import mask_uri
+from egohieraloc.report.scene import scene_of, scene_payload
 from egohieraloc.result import Result
 from egohieraloc.types import Box, FramePrediction, ResponseTrack
 from egohieraloc.web.library import Library, UnknownIdError
@@ -30,7 +31,13 @@ class Locates(Protocol):
     """What is needed of a Localizer."""
 
     def locate(
-        self, query: Query, video: str | Path, *, until_s: float | None = None, progress: Report = ...
+        self,
+        query: Query,
+        video: str | Path,
+        *,
+        until_s: float | None = None,
+        in_3d: bool = False,
+        progress: Report = ...,
     ) -> Result: ...
 
 
@@ -185,12 +192,17 @@ def answer_question(
 ) -> Answer:
     """Runs in the process that holds the Localizer."""
     query = Query.from_image(picture, box=Box(*entry.box) if entry.box else None, seen_at_s=entry.seen_at_s)
-    return answer_of(localizer.locate(query, video, until_s=entry.until_s, progress=progress))
+    result = localizer.locate(query, video, until_s=entry.until_s, in_3d=entry.in_3d, progress=progress)
+    return answer_of(result)
 
 
 def answer_of(result: Result) -> Answer:
-    """A result as it goes over HTTP: what result.json says, and the masks."""
+    """A result as it goes over HTTP: what result.json says, frame numbers, the masks, and the 3D view."""
     plain = result.to_dict()
+    plain["curve"]["frame"] = list(result.video.frame_indices)
+    scene = scene_of(result)
+    if scene is not None:
+        plain["scene"] = scene_payload(scene)
     if isinstance(result.track, ResponseTrack):
         _add_masks(plain["track"], result.track)
     for candidate, track in zip(plain["alternatives"], result.alternatives, strict=True):

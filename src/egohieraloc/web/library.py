@@ -61,7 +61,7 @@ class Library:
         return self._folder("videos", video_id) / "video"
 
     def add_video(self, received: Path, entry: VideoEntry) -> None:
-        _write(received / "video.json", entry)
+        _write(received / "video.json", entry.model_dump_json())
         received.rename(self._folder("videos", entry.id))
 
     def remove_video(self, video_id: str) -> None:
@@ -86,7 +86,7 @@ class Library:
         return self._folder("queries", query_id)
 
     def add_query(self, received: Path, entry: QueryEntry) -> None:
-        _write(received / "query.json", entry)
+        _write(received / "query.json", entry.model_dump_json())
         received.rename(self.query_folder(entry.id))
 
     def finish(self, entry: QueryEntry, answer: Answer | None = None) -> None:
@@ -94,16 +94,19 @@ class Library:
         folder = self.query_folder(entry.id)
         if folder.exists():  # its video may have been removed meanwhile
             if answer is not None:
-                _write(folder / "answer.json", answer)
-            _write(folder / "query.json", entry)
+                _write(folder / "answer.json", self._hide_paths(answer.model_dump_json()))
+            _write(folder / "query.json", entry.model_dump_json())
 
     def answer(self, query_id: str) -> Answer | None:
         return _read(self.query_folder(query_id) / "answer.json", Answer)
 
     def without_paths(self, text: str) -> str:
         """A message for others: where the folder lies is nobody's business."""
-        plain = re.sub(re.escape(str(self.folder)) + r"(?:[\\/][\w-]+)*(?:\.\w+)?", "the file", text)
+        plain = self._hide_paths(text)
         return plain[:1].upper() + plain[1:]
+
+    def _hide_paths(self, text: str) -> str:
+        return re.sub(re.escape(str(self.folder)) + r"(?:[\\/][\w-]+(?:\.\w+)*)*", "the file", text)
 
     def _folder(self, kind: str, name: str) -> Path:
         if not re.fullmatch(r"[0-9a-f]{16}", name):
@@ -118,6 +121,6 @@ def _read(path: Path, kind: type[Stored]) -> Stored | None:
         return None
 
 
-def _write(path: Path, value: Value) -> None:
+def _write(path: Path, text: str) -> None:
     with atomic_path(path) as temporary:
-        temporary.write_text(value.model_dump_json(), encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
 from egohieraloc.errors import EgoHieraLocError
 
-STOPPING_S = 10.0  # how long a task may take to notice that it should stop
+STOPPING_S = 5.0  # how long a task may take to notice that it should stop
 Make = Callable[[], Any]  # makes the tool, once for each life of the process
 Report = Callable[[str, int, int], None]  # stage, done, total
 
@@ -71,7 +73,7 @@ class OwnProcess:
         with self._birth:
             self._closed = True
             if self._process is not None:
-                self._process.kill()
+                _kill(self._process)
 
     def _outcome(
         self,
@@ -116,14 +118,23 @@ class OwnProcess:
             return self._connection
 
     def _end(self) -> int | None:
-        self._process.kill()
+        _kill(self._process)
         self._process.join()
         self._connection = None
         return self._process.exitcode
 
 
+def _kill(process: Any) -> None:
+    """End a process and those it has started, such as the one that finds camera poses."""
+    with suppress(ProcessLookupError, AttributeError):  # not a group yet; a system without groups
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+
+
 def _serve(connection: Connection, make: Make | None) -> None:
     """The process: one task after the other until the pipe closes."""
+    with suppress(AttributeError):
+        os.setsid()  # a group of its own, see `_kill`
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when to end
     tool = None
 

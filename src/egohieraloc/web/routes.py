@@ -139,10 +139,13 @@ def add_query_routes(app: FastAPI, server: Server) -> None:
         time_s: FormSeconds = None,
         box: Annotated[str | None, Form(description="x,y,w,h in pixels", max_length=200)] = None,
         until_s: FormSeconds = None,
+        in_3d: Annotated[bool, Form(description="Also tell where in space.")] = False,
     ) -> QueryEntry:
         """Ask where a thing was last seen: give a picture of it, or a moment of the video and a box.
 
-        `until_s` is the time of asking: nothing after it is looked at.
+        `until_s` is the time of asking: nothing after it is looked at. With `in_3d` the answer also tells
+        where the thing is in space, seen from the camera at the time of asking; the first such question about
+        a video takes minutes.
         """
         library.video(video_id)
         jobs().check_room()
@@ -168,6 +171,7 @@ def add_query_routes(app: FastAPI, server: Server) -> None:
                 box=placed.xyxy,
                 seen_at_s=seen_at_s,
                 until_s=until_s,
+                in_3d=in_3d,
             )
             library.add_query(folder, entry)
         jobs().add(entry.id)

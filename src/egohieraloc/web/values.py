@@ -50,6 +50,7 @@ class QueryEntry(Value):
     box: Corners | None = None  # in the query picture; None: all of it
     seen_at_s: float | None = None
     until_s: float | None = None
+    in_3d: bool = False  # also where in space
     status: Literal["waiting", "running", "done", "failed", "cancelled"] = "waiting"
     message: str | None = None  # why it failed, or why nothing was found
     found: bool | None = None
@@ -83,6 +84,7 @@ class Candidate(Value):
 class Curve(Value):
     """The score of every sample."""
 
+    frame: list[int]
     time_s: list[float]
     raw: list[float]
     smooth: list[float]
@@ -90,7 +92,10 @@ class Curve(Value):
 
 
 class Answer(Value):
-    """What `result.json` says, with masks. `place` is the answer in 3D where one was asked for."""
+    """What `result.json` says, with masks. `place` is the answer in 3D where one was asked for.
+
+    `scene` is what the 3D view draws: the camera path, the views and the map, turned so that z is up.
+    """
 
     found: bool
     score: float
@@ -101,6 +106,7 @@ class Answer(Value):
     intervals: list[tuple[int, int]]
     alternatives: list[Candidate]
     place: dict[str, Any] | None = None
+    scene: dict[str, Any] | None = None
 
 
 class QueryWithAnswer(QueryEntry):

@@ -3,6 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const { samples, curve, tracks, video, query } = data;
   const count = samples.time.length;
+  samples.picture.forEach((uri, sample, all) => { all[sample] = uri || all[sample - 1]; });
   const answer = data.found ? tracks[0] : null;
   const byId = (id) => document.getElementById(id);
   const SVG = "http://www.w3.org/2000/svg";
@@ -275,10 +276,7 @@
     const scene = data.scene;
     if (!scene) return;
     byId("scene-card").hidden = false;
-    const share = scene.frames ? ` ${scene.posed} of ${scene.frames} frames have a pose.` : "";
-    const unit = scene.unit === "m" ? "m" : "units";
-    const words = scene.found ? scene.words || `${scene.distance.toFixed(2)} ${unit} away` : `No place in space: ${scene.reason}`;
-    byId("scene-words").textContent = `${words.replace(/\.$/, "")}.${share}`;
+    byId("scene-words").textContent = sceneWords(scene);
     const box = byId("scene");
     if (!scene.path.length) {
       box.parentElement.parentElement.hidden = true;
@@ -287,11 +285,7 @@
     const sampleOfFrame = new Map(samples.frame.map((frame, i) => [frame, i]));
     const view = startScene(box, scene);
     listeners.push((sample) => view.select(samples.frame[sample]));
-    const entries = [["var(--quiet)", "your path"]];
-    if (scene.views.length) entries.push(["linear-gradient(90deg,#6366f1,#f59e0b)", "views, by weight"]);
-    if (scene.found) entries.push(["var(--accent)", "the thing, with two standard deviations"]);
-    if (scene.truth) entries.push(["var(--mark)", "the truth"]);
-    byId("scene-legend").append(...legend(entries));
+    byId("scene-legend").append(...legend(sceneLegend(scene)));
     if (scene.views.length) factors(scene, sampleOfFrame);
   }
   function factors(scene, sampleOfFrame) {

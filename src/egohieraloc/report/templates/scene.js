@@ -1,4 +1,18 @@
 "use strict";
+// What is said beside the 3D view, and its legend as [colour, text].
+function sceneWords(scene) {
+  const unit = scene.unit === "m" ? "m" : "units";
+  const words = scene.found ? scene.words || `${scene.distance.toFixed(2)} ${unit} away` : `No place in space: ${scene.reason}`;
+  const share = scene.frames ? ` ${scene.posed} of ${scene.frames} frames have a pose.` : "";
+  return `${words.replace(/\.$/, "")}.${share}`;
+}
+function sceneLegend(scene) {
+  const entries = [["var(--quiet)", "your path"]];
+  if (scene.views.length) entries.push(["linear-gradient(90deg,#6366f1,#f59e0b)", "views, by weight"]);
+  if (scene.found) entries.push(["var(--accent)", "the thing, with two standard deviations"]);
+  if (scene.truth) entries.push(["var(--mark)", "the truth"]);
+  return entries;
+}
 // The 3D view: a canvas one can turn. z is up; returns what the page needs to point at a frame.
 function startScene(canvas, scene) {
   const pen = canvas.getContext("2d");

@@ -1,7 +1,13 @@
 // What a question and its answer say.
 import { clock, percent, timeLeft } from "./tools.js";
 
-const STAGES = { encode: "Reading the video", look: "Looking", decode: "Looking closely" };
+const STAGES = {
+  encode: "Reading the video", look: "Looking", decode: "Looking closely",
+  "poses: reading": "Where you walked: reading", "poses: features": "Where you walked: finding landmarks",
+  "poses: calibrating": "Where you walked: measuring the lens", "poses: matching": "Where you walked: comparing pictures",
+  "poses: mapping": "Where you walked: building a map", "poses: attaching": "Where you walked: comparing with the map",
+  "poses: registering": "Where you walked: filling gaps",
+};
 
 export const isOpen = ({ status }) => status === "waiting" || status === "running";
 
@@ -50,8 +56,10 @@ export function words(query) {
   if (query.status === "done") return query.found ? `${clock(query.span_s[0])} – ${clock(query.span_s[1])}` : "Not seen";
   const progress = query.progress;
   if (!progress) return "Getting ready";
+  const stage = STAGES[progress.stage] || progress.stage;
+  if (!progress.done) return `${stage} …`;
   const left = progress.left_s === null ? "" : `, ${timeLeft(progress.left_s)}`;
-  return `${STAGES[progress.stage] || progress.stage}: ${percent(progress.done / Math.max(1, progress.total))}${left}`;
+  return `${stage}, ${percent(progress.done / Math.max(1, progress.total))}${left}`;
 }
 
 export function answerWords(query, rank) {
@@ -64,6 +72,7 @@ export function answerWords(query, rank) {
 export function answerTitle(query, rank) {
   const track = candidates(query)[rank]?.track;
   if (!track) return "Not seen in this video";
-  const start = rank === 0 && query.answer.found ? "Last seen" : "Perhaps seen";
+  let start = rank === 0 && query.answer.found ? "Last seen" : "Perhaps seen";
+  if (query.answer.found && rank > 0 && candidates(query)[rank].score >= 0.5) start = "Also seen"; // earlier: the answer is the last time
   return `${start} from ${clock(track[0].time_s)} to ${clock(track.at(-1).time_s)}`;
 }

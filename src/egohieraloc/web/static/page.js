@@ -2,7 +2,9 @@
 // that a reload shows the same again.
 import { answerTitle, answerWords, candidates, isOpen, spansOf, viewIn, words } from "./answer.js";
 import { Curve } from "./curve.js";
-import { byId, call, clock, make, percent, send } from "./tools.js";
+import { Place } from "./place.js";
+import { fill, removeRow } from "./rows.js";
+import { byId, call, clock, legend, percent, send } from "./tools.js";
 import { Viewer } from "./viewer.js";
 
 const LIST_EVERY_MS = 1500;
@@ -10,12 +12,14 @@ const state = {
   video: null, query: null, // query: with its answer once there is one
   rank: -1, // which candidate is shown; -1: none
   wanted: null, // what the next question is about: {time, box} or {picture}
+  opening: null, // the question that was chosen last; its answer may still be on its way
 };
 let events = null, listTimer = null;
 
 const shown = () => candidates(state.query)[state.rank] || null;
 const viewAt = (time, playing) => viewIn(state.query, state.rank, time, playing);
-const viewer = new Viewer({ viewAt, onTime: (time) => curve.move(time), onDraft: want });
+const viewer = new Viewer({ viewAt, onTime: (time) => { curve.move(time); place.move(time); }, onDraft: want });
+const place = new Place();
 const curve = new Curve(byId("curve"), (time) => { viewer.pause(); viewer.seek(time); });
 
 function trouble(error) {
@@ -35,7 +39,7 @@ const tried = (action) => async (...given) => {
 function headline() {
   const { video, query } = state;
   let title = "Where was it last seen?";
-  if (query && !query.answer) title = { cancelled: "Cancelled", failed: "This did not work" }[query.status] || "Looking …";
+  if (query && !query.answer) title = { waiting: "Waiting …", cancelled: "Cancelled", failed: "This did not work" }[query.status] || "Looking …";
   if (query?.answer) title = answerTitle(query, state.rank);
   byId("headline").textContent = title;
   const facts = video && [video.name, `${video.width} × ${video.height}`, clock(video.duration_s)];
@@ -49,19 +53,22 @@ function showQuery() {
   headline();
   byId("answer-card").hidden = !query;
   byId("curve-card").hidden = !answer;
-  byId("place-card").hidden = !answer?.place;
+  place.set(answer, state.rank === (answer?.found ? 0 : -1));
   if (!query) return viewer.mark();
   const picture = `/queries/${query.id}/thumbnail`;
   if (byId("answer-picture").getAttribute("src") !== picture) byId("answer-picture").src = picture;
+  byId("answer-title").textContent = answer ? "The answer" : "Your question";
   const progress = query.progress;
   byId("bar").hidden = byId("cancel").hidden = !isOpen(query);
-  if (progress) byId("bar").value = progress.done / Math.max(1, progress.total);
+  if (progress?.done) byId("bar").value = progress.done / Math.max(1, progress.total);
   else byId("bar").removeAttribute("value");
   byId("answer-words").textContent = answer ? answerWords(query, state.rank) : words(query);
   byId("to-answer").hidden = !shown();
-  byId("not-this").hidden = !answer || candidates(query).length - 1 <= state.rank;
-  byId("not-this").textContent = state.rank < 0 ? "Show the best candidate" : "Not this one";
+  const last = candidates(query).length - 1;
+  byId("not-this").hidden = last < 0 || (last === 0 && state.rank === 0);
+  byId("not-this").textContent = state.rank < 0 ? "Show the best candidate" : state.rank < last ? "Not this one" : "Back to the first";
   if (answer) showCurve(answer);
+  place.move(viewer.time);
   viewer.mark();
 }
 
@@ -72,11 +79,7 @@ function showCurve(answer) {
   const entries = [["var(--accent)", "score, smoothed"], ["var(--quiet)", "threshold (dashed)"]];
   if (shown()) entries.push(["var(--accent-soft)", "shown"]);
   if (spans.some(({ name }) => name === "passed")) entries.push(["var(--other-soft)", "other candidates"]);
-  byId("legend").replaceChildren(...entries.map(([colour, text]) => {
-    const swatch = make("i");
-    swatch.style.background = colour;
-    return make("li", {}, swatch, text);
-  }));
+  byId("legend").replaceChildren(...legend(entries));
 }
 
 function goToAnswer() {
@@ -86,26 +89,13 @@ function goToAnswer() {
   viewer.seek(track[Math.floor(track.length / 2)].time_s);
 }
 
-function row({ picture, title, note, current, open }) {
-  const text = make("span", {}, title, make("span", { class: "quiet" }, note));
-  const button = make("button", { type: "button", class: "row", "aria-current": current }, text);
-  if (picture) button.prepend(make("img", { src: picture, alt: "" }));
-  button.addEventListener("click", tried(open));
-  return make("li", {}, button);
-}
-
 async function listVideos() {
   const videos = await call("GET", "/videos");
-  byId("videos").replaceChildren(...videos.map((video) => {
-    const line = row({
-      picture: `/videos/${video.id}/frame?time_s=0`, title: video.name, note: `${clock(video.duration_s)} · ${video.width} × ${video.height}`,
-      current: video.id === state.video?.id, open: () => openVideo(video),
-    });
-    const remove = make("button", { type: "button", class: "remove", "aria-label": `Remove ${video.name}` }, "✕");
-    remove.addEventListener("click", tried(() => removeVideo(video)));
-    line.append(remove);
-    return line;
-  }));
+  fill(byId("videos"), videos.map((video) => ({
+    id: video.id, picture: `/videos/${video.id}/frame?time_s=0`, title: video.name,
+    note: `${clock(video.duration_s)} · ${video.width} × ${video.height}`, current: video.id === state.video?.id,
+    open: tried(() => openVideo(video)), remove: { label: `Remove ${video.name}`, act: tried(() => removeVideo(video)) },
+  })));
   return videos;
 }
 
@@ -116,38 +106,42 @@ async function listQueries() {
   const queries = await call("GET", `/videos/${video.id}/queries`);
   if (video !== state.video) return;
   byId("queries-card").hidden = !queries.length;
-  const focused = [...byId("queries").querySelectorAll("button")].indexOf(document.activeElement);
-  byId("queries").replaceChildren(...queries.map((query) => row({
-    picture: `/queries/${query.id}/thumbnail`, title: words(query), note: `asked at ${new Date(1000 * query.asked_at).toLocaleTimeString()}`,
-    current: query.id === state.query?.id, open: () => openQuery(query.id),
+  fill(byId("queries"), queries.map((query) => ({
+    id: query.id, picture: `/queries/${query.id}/thumbnail`, title: words(query),
+    note: `asked at ${new Date(1000 * query.asked_at).toLocaleTimeString([], { timeStyle: "short" })}${query.in_3d ? ", in space" : ""}`,
+    current: query.id === state.query?.id, open: tried(() => openQuery(query.id)),
   })));
-  byId("queries").querySelectorAll("button")[focused]?.focus();
   if (queries.some(isOpen)) {
     listTimer = setTimeout(() => listQueries().catch(() => {}), LIST_EVERY_MS);
   }
 }
 
 function remember() {
-  const parts = { v: state.video?.id, q: state.query?.id, n: state.query?.answer ? state.rank : null };
+  const { video, query, wanted } = state;
+  const drawn = wanted?.box && [wanted.time, ...wanted.box].map((value) => value.toFixed(3)).join(" ");
+  const parts = { v: video?.id, q: query?.id, n: query?.answer ? state.rank : null, b: drawn };
   const kept = Object.entries(parts).filter(([, value]) => value !== undefined && value !== null);
   history.replaceState(null, "", kept.length ? `#${new URLSearchParams(kept)}` : location.pathname);
 }
 
+// Shows a video, or with null none.
 async function openVideo(video) {
   events?.close();
-  Object.assign(state, { video, query: null, rank: -1 });
-  byId("watch").hidden = byId("ask-card").hidden = false;
+  Object.assign(state, { video, query: null, rank: -1, opening: null });
+  byId("watch").hidden = byId("ask-card").hidden = !video;
   viewer.open(video);
   want(null);
   showQuery();
-  remember();
   byId("queries-card").hidden = true;
+  fill(byId("queries"), []);
   await Promise.all([listVideos(), listQueries()]);
 }
 
 async function openQuery(id, rank = null) {
   events?.close();
+  state.opening = id;
   const query = await call("GET", `/queries/${id}`);
+  if (state.opening !== id) return;
   state.query = query;
   state.rank = rank ?? (query.found ? 0 : -1);
   showQuery();
@@ -172,24 +166,26 @@ function follow(id) {
 
 function want(wanted) {
   state.wanted = wanted;
-  byId("crop").hidden = !wanted;
   byId("ask").disabled = !wanted;
-  if (!wanted) byId("hint").textContent = "Draw a box around the thing in the picture, or drop a picture of it here.";
-  else if (wanted.box) {
-    viewer.cut(wanted.box, byId("crop"));
-    byId("hint").textContent = `From ${clock(wanted.time)} of the video.`;
-  }
+  if (!wanted) byId("crop").hidden = true;
+  byId("hint").textContent = !wanted ? "Draw a box around the thing in the picture, or drop a picture of it here."
+    : wanted.picture ? wanted.picture.name : `From ${clock(wanted.time)} of the video.`;
+  if (wanted?.box) viewer.cut(wanted).then((picture) => { if (state.wanted === wanted) showCrop(picture); }, () => {});
+  remember();
 }
-
-async function wantPicture(file) {
-  const picture = await createImageBitmap(file).catch(() => { throw new Error(`${file.name} is not a picture the browser can read.`); });
+function showCrop(picture) {
   const canvas = byId("crop"), shrink = Math.min(1, 192 / Math.max(picture.width, picture.height));
   canvas.width = Math.max(1, picture.width * shrink);
   canvas.height = Math.max(1, picture.height * shrink);
   canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+  canvas.hidden = false;
+}
+
+async function wantPicture(file) {
+  const picture = await createImageBitmap(file).catch(() => { throw new Error(`${file.name} is not a picture the browser can read.`); });
   viewer.setDraft(null);
   want({ picture: file });
-  byId("hint").textContent = file.name;
+  showCrop(picture);
 }
 
 async function ask() {
@@ -200,10 +196,10 @@ async function ask() {
     form.append("time_s", wanted.time.toFixed(4));
     form.append("box", [x1, y1, x2 - x1, y2 - y1].map((side) => side.toFixed(1)).join(","));
   }
+  if (byId("in-3d").checked) form.append("in_3d", "true");
   byId("ask").disabled = true;
   try {
     const query = await call("POST", `/videos/${video.id}/queries`, form);
-    viewer.setDraft(null);
     await openQuery(query.id);
   } finally {
     byId("ask").disabled = !state.wanted;
@@ -229,15 +225,13 @@ async function upload(file) {
 
 async function removeVideo(video) {
   if (!confirm(`Remove ${video.name} and all questions about it?`)) return;
-  await call("DELETE", `/videos/${video.id}`);
-  if (state.video?.id === video.id) {
-    history.replaceState(null, "", location.pathname);
-    location.reload();
-  } else await listVideos();
+  if (state.video?.id === video.id) await openVideo(null);
+  removeRow(byId("videos").querySelector(`[data-id="${video.id}"]`));
+  await call("DELETE", `/videos/${video.id}`).finally(listVideos);
 }
 
 async function notThisOne() {
-  state.rank += 1;
+  state.rank = (state.rank + 1) % candidates(state.query).length;
   showQuery();
   remember();
   goToAnswer();
@@ -254,9 +248,14 @@ const receive = tried(async (file) => {
 function listen() {
   byId("ask").addEventListener("click", tried(ask));
   byId("cancel").addEventListener("click", tried(async () => {
-    const id = state.query.id;
-    await call("DELETE", `/queries/${id}`);
-    await openQuery(id);
+    const { id } = state.query, button = byId("cancel");
+    Object.assign(button, { disabled: true, textContent: "Cancelling …" });
+    try {
+      await call("DELETE", `/queries/${id}`);
+    } finally {
+      Object.assign(button, { disabled: false, textContent: "Cancel" });
+    }
+    if (state.query?.id === id) await openQuery(id);
   }));
   byId("to-answer").addEventListener("click", goToAnswer);
   byId("not-this").addEventListener("click", tried(notThisOne));
@@ -279,5 +278,10 @@ await tried(async () => {
   const video = videos.find(({ id }) => id === kept.get("v"));
   if (!video) return;
   await openVideo(video);
+  const [time, ...box] = (kept.get("b") || "").split(" ").map(Number);
+  if (box.length === 4) {
+    viewer.seek(time);
+    viewer.setDraft(box);
+  }
   if (kept.get("q")) await openQuery(kept.get("q"), kept.has("n") ? Number(kept.get("n")) : null);
 })();

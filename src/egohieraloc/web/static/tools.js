@@ -10,12 +10,19 @@ export const make = (tag, attributes = {}, ...children) => filled(document.creat
 export const draw = (tag, attributes = {}, ...children) =>
   filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
+// Entries of a legend, from [colour, text].
+export const legend = (entries) => entries.map(([colour, text]) => {
+  const swatch = make("i");
+  swatch.style.background = colour;
+  return make("li", {}, swatch, text);
+});
+
 export function clock(seconds) {
   const tenths = Math.round(seconds * 10);
   const minutes = Math.floor(tenths / 600);
   return `${minutes}:${((tenths % 600) / 10).toFixed(1).padStart(4, "0")}`;
 }
-export const percent = (value) => `${Math.round(100 * value)} %`;
+export const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
 export function timeLeft(seconds) {
   if (seconds >= 90) return `about ${Math.round(seconds / 60)} min left`;
   return `about ${Math.max(1, Math.ceil(seconds))} s left`;

@@ -23,21 +23,29 @@ export class Viewer {
     this.listen();
   }
 
-  open(entry, time = 0) {
+  // Opens a video, or with null none: nothing is asked of the server any more.
+  open(entry) {
     this.pause();
     this.entry = entry;
     this.draft = null;
     this.playable = true;
     this.still.hidden = true;
-    this.still.removeAttribute("src");
+    clearTimeout(this.stillTimer);
+    this.loading?.removeAttribute("src");
+    if (!entry) {
+      this.video.removeAttribute("src");
+      return this.video.load();
+    }
     this.stage.style.aspectRatio = `${entry.width} / ${entry.height}`;
     this.stage.style.maxWidth = `calc(66vh * ${entry.width / entry.height})`;
     byId("marks").setAttribute("viewBox", `0 0 ${entry.width} ${entry.height}`);
     byId("scrub").max = this.last();
     byId("scrub").step = 1 / entry.fps;
     this.video.src = `/videos/${entry.id}/file`;
-    this.seek(time);
+    this.seek(0);
   }
+
+  frameAt(time) { return `/videos/${this.entry.id}/frame?time_s=${time.toFixed(4)}`; }
 
   last() { return Math.max(0, this.entry.duration_s - 1 / this.entry.fps); }
 
@@ -51,14 +59,14 @@ export class Viewer {
   wantStill() {
     clearTimeout(this.stillTimer);
     if (this.playable) this.still.hidden = true;
-    const wanted = this.wanted = `/videos/${this.entry.id}/frame?time_s=${this.time.toFixed(4)}`;
+    const wanted = this.wanted = this.frameAt(this.time);
     this.stillTimer = setTimeout(() => {
-      const picture = new Image();
+      const picture = this.loading = new Image();
       picture.onload = () => {
         if (wanted !== this.wanted || (this.playing && this.playable)) return;
-        this.still.src = wanted;
-        this.still.hidden = false;
-        this.still.alt = `Frame at ${clock(this.time)}`;
+        Object.assign(picture, { id: "still", draggable: false, alt: `Frame at ${clock(this.time)}` });
+        this.still.replaceWith(picture);
+        this.still = picture;
         if (this.playing) this.stepSlowly();
       };
       picture.onerror = () => { if (wanted === this.wanted) this.pause(); };
@@ -120,6 +128,8 @@ export class Viewer {
     this.onTime(this.time);
   }
 
+  isAt(time) { return this.entry && Math.abs(time - this.time) < 0.5 / this.entry.fps; }
+
   mark() {
     const marks = [];
     const view = this.viewAt(this.time, this.playing);
@@ -128,7 +138,7 @@ export class Viewer {
       marks.push(draw("image", { href: view.mask, x: x1, y: y1, width: x2 - x1, height: y2 - y1, preserveAspectRatio: "none", opacity: 0.32 }));
     }
     if (view) marks.push(...outline(view.box, view.other ? "mark other" : "mark"));
-    if (this.draft && Math.abs(this.draft.time - this.time) < 0.5 / this.entry.fps) marks.push(...outline(this.draft.box, "mark draft"));
+    if (this.draft && this.isAt(this.draft.time)) marks.push(...outline(this.draft.box, "mark draft"));
     byId("marks").replaceChildren(...marks);
   }
 
@@ -138,14 +148,13 @@ export class Viewer {
     if (finished) this.onDraft(this.draft);
   }
 
-  // Draws what a box shows into a canvas of the page.
-  cut([x1, y1, x2, y2], canvas) {
-    const source = this.still.hidden ? this.video : this.still;
-    const width = source.naturalWidth || source.videoWidth, scale = width / this.entry.width;
-    const shrink = Math.min(1, 192 / (scale * Math.max(x2 - x1, y2 - y1)));
-    canvas.width = Math.max(1, scale * shrink * (x2 - x1));
-    canvas.height = Math.max(1, scale * shrink * (y2 - y1));
-    canvas.getContext("2d").drawImage(source, scale * x1, scale * y1, scale * (x2 - x1), scale * (y2 - y1), 0, 0, canvas.width, canvas.height);
+  // What a draft shows, as a bitmap; from the server's picture, since the player may be elsewhere by now.
+  async cut({ time, box: [x1, y1, x2, y2] }) {
+    const source = new Image(), { width } = this.entry;
+    source.src = this.frameAt(time);
+    await source.decode();
+    const scale = source.naturalWidth / width, side = (length) => Math.max(1, Math.round(scale * length));
+    return createImageBitmap(source, Math.round(scale * x1), Math.round(scale * y1), side(x2 - x1), side(y2 - y1));
   }
 
   listen() {
@@ -174,6 +183,8 @@ export class Viewer {
       this.setDraft(drawn ? between(start.at, point(event)) : null);
       start = null;
     });
+    // A finger that rests before it moves must not call the menu of the picture, which would end the drawing.
+    this.stage.addEventListener("contextmenu", (event) => { if (start) event.preventDefault(); });
     this.stage.addEventListener("pointercancel", () => { start = null; this.setDraft(null); });
   }
 
@@ -186,8 +197,7 @@ export class Viewer {
     this.pause();
     const { width, height } = this.entry, step = width / 50;
     const [dx, dy] = arrows[event.key].map((way) => way * step);
-    const here = this.draft && Math.abs(this.draft.time - this.time) < 0.5 / this.entry.fps;
-    if (!here) return this.setDraft([0.4 * width, 0.4 * height, 0.6 * width, 0.6 * height]);
+    if (!this.draft || !this.isAt(this.draft.time)) return this.setDraft([0.4 * width, 0.4 * height, 0.6 * width, 0.6 * height]);
     let [x1, y1, x2, y2] = this.draft.box;
     if (event.shiftKey) {
       x2 = Math.min(width, Math.max(x1 + step, x2 + dx));

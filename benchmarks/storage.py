@@ -1,0 +1,171 @@
+"""What storing features costs: bytes a sample of each preset, and what rounding them does to the answers.
+
+    python benchmarks/storage.py [--model mini] [--data DIR]
+
+The same questions are answered from stored features and from features as the network made them: that of the
+bundled demo clip, or those of ego_dev/ in DIR (see `real_dev.py`). Printed are, over the samples decoded both
+times, the largest and the mean difference of scores, the space-time IoU of both answers with each other, and
+that of each with the truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ego_dev import open_videos, read_queries
+from egohieraloc import Localizer, Query, Video, demo
+from egohieraloc.config import PRESETS
+from egohieraloc.data.base import Track
+from egohieraloc.evaluation.vq2d import overlap
+from egohieraloc.inference.answer import Answer2D
+from egohieraloc.inference.packing import pack
+from egohieraloc.inference.predict import Predictor, PreparedQuery
+from egohieraloc.inference.search import EncodedVideo
+from egohieraloc.inference.store import CHUNK
+from egohieraloc.models.neck import FrameFeatures
+from egohieraloc.models.network import MatchOutput
+from egohieraloc.models.qam import QamState
+from egohieraloc.video.letterbox import Letterbox
+from figures import outcome
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """Features that were never rounded, in the place of packed ones."""
+
+    features: FrameFeatures
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __getitem__(self, index: slice | NDArray) -> Exact:
+        return Exact(self.features[index if isinstance(index, slice) else torch.from_numpy(index)])
+
+
+class ExactPredictor(Predictor):
+    """Keeps features as the network makes them."""
+
+    def encode(self, canvases, frame_index, time_s):  # type: ignore[no-untyped-def, override]
+        pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float() / 255
+        with self._running():
+            features = self.network.encode_frames(pixels.contiguous(memory_format=torch.channels_last))
+        return Exact(features.to(self.device, torch.float32))
+
+    def coarse(self, query: PreparedQuery, match: Tensor, scale: None):  # type: ignore[no-untyped-def, override]
+        with self._running():
+            return self.network.coarse_logits(match, query.template).float().cpu().numpy()
+
+    def match(  # type: ignore[override]
+        self, query: PreparedQuery, packed: Exact, state: QamState
+    ) -> tuple[MatchOutput, QamState]:
+        with self._running():
+            return self.network.match(query.template, packed.features, state)
+
+
+class InMemory:
+    """A store that rounds nothing and keeps everything at hand."""
+
+    def __init__(self, chunks: list[Exact]) -> None:
+        self.chunks = chunks
+
+    def read(self, number: int) -> Exact:
+        return self.chunks[number]
+
+    def read_match(self, number: int) -> tuple[Tensor, None]:
+        return self.chunks[number].features.match, None
+
+
+def encode_exactly(predictor: ExactPredictor, video: Video, fps: float | None) -> EncodedVideo:
+    indices = video.sample_indices(fps)
+    letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
+    canvases = [letterbox.apply(frame.rgb) for frame in video.frames(indices)]
+    parts = [predictor.encode(canvases[i : i + 8], None, None) for i in range(0, len(canvases), 8)]
+    whole = Exact(FrameFeatures.cat([part.features for part in parts]))
+    chunks = [whole[start : start + CHUNK] for start in range(0, len(whole), CHUNK)]
+    return EncodedVideo(InMemory(chunks), indices, video.times_s[indices])  # type: ignore[arg-type]
+
+
+def questions(data: Path | None) -> Iterator[tuple[str, Video, Query, Track]]:
+    if data is None:
+        truth = demo.load_truth()
+        first, last = truth.appearances[-1]
+        boxes = [box.xyxy for box in truth.boxes[first : last + 1] if box is not None]
+        query = Query.from_image(demo.QUERY, box=truth.query_box)
+        yield "demo", Video.open(demo.CLIP), query, Track.from_boxes(list(range(first, last + 1)), boxes)
+        return
+    queries = read_queries(data / "ego_dev")
+    videos = open_videos(data / "ego_dev", (query.video for query in queries))
+    for query in sorted(queries, key=lambda q: q.video):
+        yield f"{query.name} {query.thing}", videos[query.video], query.query, query.truth
+
+
+def together(one: Track, other: Track) -> float:
+    """Space-time IoU; two empty answers agree."""
+    if not len(one) or not len(other):
+        return float(len(one) == len(other))
+    return overlap(one, other)[1]
+
+
+def compare(name: str, truth: Track, stored: Answer2D, exact: Answer2D) -> tuple[float, ...]:
+    both = (stored.curve.raw > 0) & (exact.curve.raw > 0)
+    change = np.abs(stored.curve.raw - exact.curve.raw)[both]
+    rounded, plain = (outcome(name, truth, found).answer for found in (stored, exact))
+    row = (
+        float(change.max(initial=0)),
+        float(change.mean()) if change.size else 0.0,
+        together(plain, rounded),
+        together(truth, rounded),
+        together(truth, plain),
+    )
+    print(f"| {name} | {' | '.join(f'{value:.3f}' for value in row)} |", flush=True)
+    return row
+
+
+def bytes_a_sample() -> None:
+    print("| preset | bytes a sample |\n|---|---|")
+    for name, config in PRESETS.items():
+        neck, side = config.neck, config.input_size
+        shapes = ((neck.match, 16), (neck.context, 32), (neck.fine8, 8), (neck.fine4, 4))
+        maps = FrameFeatures(*(torch.rand(1, channels, side // s, side // s) for channels, s in shapes))
+        print(f"| `{name}` | {pack(maps, np.zeros(1), np.zeros(1)).bytes_per_sample / 1000:.0f} kB |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--device")
+    parser.add_argument("--data", type=Path)
+    options = parser.parse_args()
+    bytes_a_sample()
+    names = ("largest score change", "mean", "stIoU of both", "stIoU stored", "stIoU exact")
+    print(f"\n| question | {' | '.join(names)} |\n|{'---|' * (len(names) + 1)}")
+    rows: list[tuple[float, ...]] = []
+    with tempfile.TemporaryDirectory() as cache:
+        stored = Localizer.from_pretrained(options.model, device=options.device, cache=Path(cache))
+        exact = Localizer(stored.weights, device=options.device, cache=Path(cache))
+        predictor = ExactPredictor(stored.weights, device=options.device)
+        exact.predictor = predictor
+        encoded: tuple[Video, EncodedVideo] | None = None
+        for name, video, query, truth in questions(options.data):
+            if encoded is None or encoded[0] is not video:
+                encoded = video, encode_exactly(predictor, video, stored.config.search.fps)
+            size = video.info.width, video.info.height
+            answers = stored.ask(query, stored.encode(video), *size), exact.ask(query, encoded[1], *size)
+            rows.append(compare(name, truth, *answers))
+    columns = np.array(rows).T
+    print(f"| all | {columns[0].max():.3f} | {' | '.join(f'{c.mean():.3f}' for c in columns[1:])} |")
+
+
+if __name__ == "__main__":
+    main()

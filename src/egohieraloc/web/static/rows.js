@@ -1,0 +1,31 @@
+// Lists of videos and questions.
+import { make } from "./tools.js";
+
+function row({ id, picture, note, open, remove }) {
+  const text = make("span", {}, make("span", { class: "title" }), make("span", { class: "quiet" }, note));
+  const button = make("button", { type: "button", class: "row" }, make("img", { src: picture, alt: "" }), text);
+  button.addEventListener("click", open);
+  const line = make("li", { "data-id": id }, button);
+  if (remove) {
+    const cross = make("button", { type: "button", class: "remove", "aria-label": remove.label }, "✕");
+    cross.addEventListener("click", remove.act);
+    line.append(cross);
+  }
+  return line;
+}
+export function removeRow(line) {
+  line.querySelector("img").removeAttribute("src"); // its picture may still be on its way
+  line.remove();
+}
+// Brings a list up to date. A row that stays keeps its elements, so that a click that has begun or the focus is
+// not lost.
+export function fill(list, entries) {
+  const old = new Map([...list.children].map((line) => [line.dataset.id, line]));
+  for (const [id, line] of old) if (!entries.some((entry) => entry.id === id)) removeRow(line);
+  entries.forEach((entry, i) => {
+    const line = old.get(entry.id) || row(entry);
+    if (list.children[i] !== line) list.insertBefore(line, list.children[i] || null);
+    line.querySelector(".title").textContent = entry.title;
+    line.querySelector(".row").setAttribute("aria-current", entry.current);
+  });
+}

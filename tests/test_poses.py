@@ -1,0 +1,46 @@
+"""Camera poses of a video: what is read is told, and can be stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from egohieraloc.config import SfmConfig
+from egohieraloc.poses import camera_poses
+from egohieraloc.types import NotLocalized
+
+
+class Video:
+    content_hash = "abc"
+
+    def frames(self, indices: Any) -> Any:
+        rgb = np.zeros((24, 32, 3), np.uint8)
+        return (SimpleNamespace(index=int(i), time_s=i / 10, rgb=rgb) for i in indices)
+
+
+def encoded(count: int) -> Any:
+    match = np.random.default_rng(0).random((count, 4, 2, 2))
+    return SimpleNamespace(
+        frame_index=np.arange(count), num_chunks=1, chunk=lambda number: SimpleNamespace(match=match)
+    )
+
+
+def test_reading_is_told_and_two_frames_are_too_few(tmp_path: Path) -> None:
+    told: list[Any] = []
+    found = camera_poses(Video(), encoded(2), tmp_path, SfmConfig(), lambda *step: told.append(step))  # type: ignore[arg-type]
+    assert found == NotLocalized("2 frames are too few for camera poses", 0, 2)
+    assert told == [("poses: reading", 0, 2), ("poses: reading", 1, 2)]
+
+
+def test_reading_can_be_stopped(tmp_path: Path) -> None:
+    def stop(stage: str, done: int, total: int) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        camera_poses(Video(), encoded(5), tmp_path, SfmConfig(), stop)  # type: ignore[arg-type]
+    assert not list(tmp_path.rglob("job.json"))  # what is there does not pass for whole
