@@ -257,6 +257,16 @@ def test_two_processes_load_the_batch_of_one_between_them(world: Path) -> None:
     assert_equal(whole.take(slice(2, 4)), parts[1])
 
 
+def test_every_tensor_of_a_batch_is_pinned(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the loader does where there is a GPU; here there is none."""
+    from torch.utils.data._utils.pin_memory import pin_memory
+
+    batch = clips(world)[0, 0]
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 1)
+    pinned = pin_memory(batch)
+    assert all(torch.equal(getattr(pinned, name), getattr(batch, name) + 1) for name in FIELDS)
+
+
 RECIPE = """
 preset = "tiny"
 start = "random"

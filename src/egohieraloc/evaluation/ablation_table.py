@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from egohieraloc.errors import DataError
-from egohieraloc.evaluation.significance import SeedComparison, compare_seeds
+from egohieraloc.evaluation.significance import SeedComparison, compare_seeds, measures_of_runs
 
-# What the paper's tables show of each benchmark: where in a file of results, and under which name.
-MEASURES: dict[str, dict[str, tuple[str, ...]]] = {
+# What the paper's tables show of each benchmark, by its place in a file of results.
+MEASURES: dict[str, dict[str, str]] = {
     "vq2d": {
-        "tAP25": ("own_score", "tap25"),
-        "stAP25": ("own_score", "stap25"),
-        "recovery %": ("own_score", "recovery"),
-        "success %": ("own_score", "success"),
+        "own_score.tap25": "tAP25",
+        "own_score.stap25": "stAP25",
+        "own_score.recovery": "recovery %",
+        "own_score.success": "success %",
     },
     "vq3d": {
-        "success %": ("scores", "success"),
-        "success* %": ("scores", "success_star"),
-        "L2 m": ("scores", "distance_m"),
-        "angle rad": ("scores", "angle_1_rad"),
-        "QwP %": ("scores", "coverage"),
+        "scores.success": "success %",
+        "scores.success_star": "success* %",
+        "scores.distance_m": "L2 m",
+        "scores.angle_1_rad": "angle rad",
+        "scores.coverage": "QwP %",
     },
     "egotracks": {
-        "AO": ("average_overlap",),
-        "F": ("by_sequence", "f_score"),
-        "precision": ("by_sequence", "precision"),
-        "recall": ("by_sequence", "recall"),
+        "average_overlap": "AO",
+        "by_sequence.f_score": "F",
+        "by_sequence.precision": "precision",
+        "by_sequence.recall": "recall",
     },
 }
 COLUMNS = ("ablation", "measure", "runs", "mean", "std", "difference", "95 % interval", "t", "p")
@@ -61,18 +59,20 @@ def ablation_rows(runs: Mapping[str, Sequence[str | Path]], *, full: str = "full
     """Rows from files of results (`NAME.results.json`) by ablation; the full system must be among them."""
     if full not in runs:
         raise DataError(f"Ablations are compared with '{full}': give its files of results too.")
-    results = {name: [_read(path) for path in paths] for name, paths in runs.items()}
-    kinds = {str(file.get("benchmark")) for files in results.values() for file in files}
-    kind = kinds.pop()
-    if kinds or kind not in MEASURES:
-        raise DataError(
-            f"A table has files of one benchmark, {', '.join(MEASURES)}; got {', '.join([kind, *kinds])}."
-        )
-    rows = []
-    for measure, place in MEASURES[kind].items():
-        values = {name: tuple(_number(file, place) for file in files) for name, files in results.items()}
-        rows += [_row(name, measure, values[name], None if name == full else values[full]) for name in runs]
-    return rows
+    measured = {name: measures_of_runs(paths) for name, paths in runs.items()}
+    shared = [
+        (place, title)
+        for of_benchmark in MEASURES.values()
+        for place, title in of_benchmark.items()
+        if all(place in values for values in measured.values())
+    ]
+    if not shared:
+        raise DataError(f"The files have no measure in common. Give results of one of {', '.join(MEASURES)}.")
+    return [
+        _row(name, title, tuple(values[place]), None if name == full else tuple(measured[full][place]))
+        for place, title in shared
+        for name, values in measured.items()
+    ]
 
 
 def markdown(rows: Sequence[AblationRow]) -> str:
@@ -100,22 +100,3 @@ def _cells(row: AblationRow) -> tuple[str, ...]:
 
 def _figure(value: float | None) -> str:
     return "" if value is None or not np.isfinite(value) else f"{value:.4f}"
-
-
-def _read(path: str | Path) -> dict[str, Any]:
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"Cannot read the results {path}: {error}.") from error
-    if not isinstance(content, dict) or "results" not in content:
-        raise DataError(f"{path} holds no results: it should be a NAME.results.json that `eval` wrote.")
-    return content
-
-
-def _number(file: dict[str, Any], place: tuple[str, ...]) -> float:
-    value: Any = file["results"]
-    for key in place:
-        value = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(value, int | float):
-        raise DataError(f"A file of results has no number '{'.'.join(place)}'. Score its predictions again.")
-    return float(value)

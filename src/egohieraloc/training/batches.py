@@ -36,6 +36,10 @@ class ClipBatch:
         """Some of the clips."""
         return ClipBatch(*(getattr(self, f.name)[clips] for f in fields(self)))
 
+    def pin_memory(self) -> ClipBatch:
+        """In memory that a GPU copies from while it works; called by torch's DataLoader."""
+        return ClipBatch(*(getattr(self, f.name).pin_memory() for f in fields(self)))
+
     @classmethod
     def cat(cls, parts: Sequence[ClipBatch]) -> ClipBatch:
         """The clips of several batches as one."""
