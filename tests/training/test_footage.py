@@ -54,7 +54,7 @@ def open_ego4d(root: Path, masks: str = "masks") -> Ego4dFootage:
 def test_things_of_ego4d(world: Path) -> None:
     """Two of each clip that is there; the invalid ones, the clip without a name and the lost one are not."""
     things = open_ego4d(world).things
-    assert [thing.clip for thing in things] == ["clip-a", "clip-a", "clip-b", "clip-b", "clip-c", "clip-c"]
+    assert [thing.key for thing in things] == ["clip-a", "clip-a", "clip-b", "clip-b", "clip-c", "clip-c"]
     assert [thing.place for thing in things] == ["video-0"] * 4 + ["video-1"] * 2
     assert len({thing.name for thing in things}) == len({thing.same for thing in things}) == 6
     red = things[0]

@@ -102,5 +102,11 @@ def test_ego4d_questions(tmp_path: Path, network: EgoHieraLocNet) -> None:
     for _, answer, score in answers:
         assert answer.is_contiguous
         assert 0 <= score <= 1
+    content = json.loads(path.read_text())
+    crop = content["videos"][0]["clips"][0]["annotations"][0]["query_sets"]["1"]["visual_crop"]
+    crop |= {"x": -500.0}  # outside the picture: a miss
+    path.write_text(json.dumps(content))
+    (_, nothing, score), *_ = ego4d_answers(path, tmp_path / "clips", 3)(localizer)
+    assert (len(nothing), score) == (0, 0)
     with pytest.raises(DataError, match=r"No clip of .* lies in .*validation.questions=0"):
         ego4d_answers(path, tmp_path, 3)

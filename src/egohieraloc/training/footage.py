@@ -52,7 +52,7 @@ class Thing:
     name: str  # its own
     same: str  # equal for what may be the same object
     place: str  # what was filmed elsewhere does not show it
-    clip: str
+    key: str  # by which its data set finds it: the clip, or a name
     boxes: Track  # where it is seen, in annotated pixels
     width: int  # of a picture in annotated pixels
     height: int

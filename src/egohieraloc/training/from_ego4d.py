@@ -60,8 +60,8 @@ class Ego4dFootage:
 
     def pictures(self, thing: Thing, frames: Ints) -> list[Rgb]:
         """Frames are the annotation's; the clip may have any rate and size."""
-        fps = self._fps[thing.clip]
-        video = _open(next(path for path in clip_paths(self._clips, thing.clip) if path.exists()), fps)
+        fps = self._fps[thing.key]
+        video = _open(next(path for path in clip_paths(self._clips, thing.key) if path.exists()), fps)
         shown = video.shown_at(frames / fps)
         found = {frame.index: frame.rgb for frame in video.frames(np.unique(shown))}
         if not found.keys() >= set(shown.tolist()):
@@ -95,7 +95,7 @@ def _thing(clip: ClipQueries[VisualQuery], clip_uid: str, query: VisualQuery) ->
         name=str(query.key),
         same=f"{clip.name}: {query.object_title or query.key}",
         place=clip.video_uid,
-        clip=clip_uid,
+        key=clip_uid,
         boxes=boxes,
         width=query.width,
         height=query.height,

@@ -66,7 +66,7 @@ class VisorFootage:
                     name=f"{frame.video} {frame.subsequence} {name}",
                     same=f"{frame.video}: {name}",
                     place=frame.video.split("_")[0],  # the participant, who has one kitchen
-                    clip=name,
+                    key=name,
                     boxes=track,
                     width=size[0],
                     height=size[1],
@@ -78,7 +78,7 @@ class VisorFootage:
 
     def _view(self, thing: Thing, frame: VisorFrame) -> View:
         picture = read_image(self._images / frame.video / frame.name)
-        mask = _mask(frame, thing.clip, *picture.shape[:2])
+        mask = _mask(frame, thing.key, *picture.shape[:2])
         box = mask_to_box(mask)
         return View(picture, box, mask) if box else View(picture)
 

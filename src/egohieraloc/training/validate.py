@@ -6,6 +6,7 @@ It draws no random number of the run's, so that a run is the same with and witho
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -15,7 +16,7 @@ import torch
 
 from egohieraloc.data.base import ClipQueries, Track
 from egohieraloc.data.ego4d import VisualQuery, clip_paths, read_vq2d
-from egohieraloc.errors import DataError
+from egohieraloc.errors import DataError, QueryError, VideoError
 from egohieraloc.evaluation import vq2d
 from egohieraloc.evaluation.answering import ClipSearch
 from egohieraloc.files import write_json
@@ -70,6 +71,8 @@ def composed_answers(halves: Halves) -> Ask:
         with tempfile.TemporaryDirectory() as scratch:
             for question in questions_of(halves, localizer.predictor, Path(scratch)):
                 yield question.truth, *answer_to(question, localizer)
+                for asked in Path(scratch).iterdir():  # a video is asked about once
+                    shutil.rmtree(asked)
 
     return ask
 
@@ -82,12 +85,19 @@ def ego4d_answers(annotations: Path, folder: Path, questions: int) -> Ask:
         for clip, path in clips:
             search = ClipSearch(localizer, Video.open(path, folder_fps=clip.fps), clip.queries, clip.fps)
             for query in clip.queries:
-                found = search.find(query)
-                boxes = [p.box.xyxy for p in found.predictions]
-                track = Track.from_boxes([p.frame_index for p in found.predictions], boxes)
-                yield query.response or Track.empty(), track, found.score
+                yield query.response or Track.empty(), *_find(search, query)
 
     return ask
+
+
+def _find(search: ClipSearch, query: VisualQuery) -> tuple[Track, float]:
+    """A crop that cannot be cut is a miss, not the end of a training."""
+    try:
+        found = search.find(query)
+    except (VideoError, QueryError):
+        return Track.empty(), 0.0
+    boxes = [p.box.xyxy for p in found.predictions]
+    return Track.from_boxes([p.frame_index for p in found.predictions], boxes), found.score
 
 
 def _some(annotations: Path, folder: Path, questions: int) -> list[tuple[ClipQueries[VisualQuery], Path]]:
