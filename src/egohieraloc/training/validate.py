@@ -35,7 +35,7 @@ BEST_BY = "stap25"
 class ValidationConfig:
     """What is asked. With footage the questions are Ego4D-VQ's, otherwise they are composed."""
 
-    questions: int = 40  # 0 trains without validation
+    questions: int = 40  # 0 trains without validation; few make short videos, in which the time is easily hit
     annotations: str = "ego4d/vq_val.json"
     clips: str = "ego4d/clips"
 
