@@ -159,6 +159,7 @@ def test_a_second_question_neither_decodes_nor_encodes(clip, query_picture, weig
     monkeypatch.setattr(localizer.predictor, "encode", never)
     monkeypatch.setattr(Video, "frames", never)
     assert localizer.locate(query, video).to_dict() == first.to_dict()
+    assert [name for name, _ in first.timings_s] == ["read the video", "look for the thing"]
 
 
 def test_the_time_of_asking_ends_the_search(clip, query_picture, weights, tmp_path):

@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": {"data", "video", "geometry", "inference", "localize"},  # runs; scoring needs no network
     "result": {"geometry"},
     "localize": {"video", "models", "geometry", "inference", "poses", "result"},
+    "figures": {"data", "evaluation", "video", "geometry", "localize", "report", "result"},
     "report": {"video", "models", "geometry", "inference", "poses", "localize", "result"},
 }
 OUTERMOST = {"cli", "web", "__init__", "__main__"}  # these may import everything

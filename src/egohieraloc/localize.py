@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -146,8 +147,11 @@ class Localizer:
         """
         if not isinstance(video, Video):
             video = Video.open(video)
+        clock = _Clock()
         encoded = self.encode(video, until_s=until_s, progress=progress)
+        clock.lap("read the video")
         found = self.ask(query, encoded, video.info.width, video.info.height, progress=progress)
+        clock.lap("look for the thing")
         fps = self.config.search.fps
         reference = VideoRef(
             str(video.path),
@@ -157,11 +161,14 @@ class Localizer:
         )
         result = Result(query, reference, found.track, found.curve, found.alternatives)
         if not in_3d:
-            return result
+            return replace(result, timings_s=clock.laps)
         cameras = poses or camera_poses(video, encoded, self.cache, self.config.sfm, progress)
+        clock.lap("camera poses")
         if isinstance(cameras, NotLocalized):
-            return replace(result, place=cameras)
-        return replace(result, place=self._place(result, cameras, depth, until_s), cameras=cameras)
+            return replace(result, place=cameras, timings_s=clock.laps)
+        where = self._place(result, cameras, depth, until_s)
+        clock.lap("place in space")
+        return replace(result, place=where, cameras=cameras, timings_s=clock.laps)
 
     def _place(
         self,
@@ -220,6 +227,19 @@ class Localizer:
     def live(self) -> LiveSession:
         """A session into which frames are pushed."""
         return LiveSession(self)
+
+
+class _Clock:
+    """How long each step took."""
+
+    def __init__(self) -> None:
+        self.laps: tuple[tuple[str, float], ...] = ()
+        self._last_s = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now_s = time.perf_counter()
+        self.laps += ((name, now_s - self._last_s),)
+        self._last_s = now_s
 
 
 class LiveSession:

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 # All that an answer may leave in its folder. An earlier answer's are thrown out.
-FILES = ("masks", "overlay.mp4", "curve.png", "cameras.json", "report.html", "result.json")
+FILES = (
+    "query.png", "query_mask.png", "masks", "overlay.mp4", "curve.png", "cameras.json", "report.html",
+    "result.json",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +41,7 @@ class Result:
     alternatives: tuple[ResponseTrack, ...] = ()
     place: Localization3D | NotLocalized | None = None  # None: nobody asked for 3D
     cameras: Reconstruction | None = None  # the poses that `place` stands on
+    timings_s: tuple[tuple[str, float], ...] = ()  # what took how long
 
     @property
     def found(self) -> bool:
@@ -57,9 +61,11 @@ class Result:
                 "fps": float(info.fps),
                 "num_frames": info.num_frames,
             },
+            "query": {"box": list(self.query.box.xyxy), "seen_at_s": self.query.seen_at_s},
             "sample_fps": self.video.sample_fps,
             "track": _track_rows(track) if isinstance(track, ResponseTrack) else [],
             "curve": {
+                "frame": list(self.video.frame_indices),
                 "time_s": self.curve.time_s.tolist(),
                 "raw": self.curve.raw.tolist(),
                 "smooth": self.curve.smooth.tolist(),
@@ -70,7 +76,7 @@ class Result:
         } | ({} if self.place is None else {"place": place_to_json(self.place)})
 
     def save(self, folder: str | Path, *, folder_fps: float = 5.0) -> Path:
-        """Write result.json, masks, overlay.mp4 and curve.png, all or none; returns the JSON's path."""
+        """Write result.json, the query, masks, overlay.mp4 and curve.png, all or none; the JSON's path."""
         from egohieraloc.report.save import save_result
 
         with atomic_folder(folder, replaces=FILES) as temporary:
@@ -99,6 +105,7 @@ def _track_rows(track: ResponseTrack) -> list[dict[str, Any]]:
             "time_s": p.time_s,
             "box": list(p.box.xyxy),
             "score": p.score,
+            "mask_box": None if p.mask_box is None else list(p.mask_box.xyxy),
         }
         for p in track.predictions
     ]

@@ -12,10 +12,9 @@ from egohieraloc.config import PRESETS
 from egohieraloc.localize import LocalizerConfig
 from egohieraloc.settings import to_dict
 
-DOCS = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-COMMANDS = sorted(
-    {" ".join(c.split()) for c in re.findall(r"(?:^|`)(egohieraloc [a-z][^`\n]*)", DOCS.read_text(), re.M)}
-)
+PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("benchmarks.md", "figures.md")]
+TEXT = "\n".join(page.read_text() for page in PAGES)
+COMMANDS = sorted({" ".join(c.split()) for c in re.findall(r"(?:^|`)(egohieraloc [a-z][^`\n]*)", TEXT, re.M)})
 
 
 def test_there_are_commands():
@@ -35,7 +34,7 @@ def test_a_documented_command_exists(command):
 
 def test_documented_settings_exist():
     known = {"place", "search", "temporal", "tracker"}
-    for path in re.findall(r"--set ([a-z_.]+)=", DOCS.read_text()):
+    for path in re.findall(r"--set ([a-z_.]+)=", TEXT):
         first, *rest = path.split(".")
         values = to_dict(LocalizerConfig())[first] if first in known else None
         if first == "network":

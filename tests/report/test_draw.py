@@ -11,7 +11,7 @@ from av.error import FFmpegError
 
 from egohieraloc.errors import OutputError, VideoError
 from egohieraloc.images import read_image, write_image
-from egohieraloc.report.draw import COLOUR, draw_frame, write_curve, write_overlay
+from egohieraloc.report.draw import COLOUR, DARK, draw_frame, write_curve, write_overlay
 from egohieraloc.types import Box, Frame, FramePrediction, ScoreCurve
 from egohieraloc.video.reader import Video
 
@@ -30,8 +30,8 @@ def prediction(sample: int, **more) -> FramePrediction:
     return FramePrediction(sample, sample, sample / 5, 0.75, BOX, **more)
 
 
-def is_yellow(picture: np.ndarray) -> np.ndarray:
-    return picture[..., 0].astype(int) - picture[..., 2] > 40
+def is_green(picture: np.ndarray) -> np.ndarray:
+    return picture[..., 1].astype(int) - picture[..., 0] > 40
 
 
 def test_overlay_is_a_plain_h264_video_with_the_track_in_it(video: Video, tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_overlay_is_a_plain_h264_video_with_the_track_in_it(video: Video, tmp_pa
         assert (codec.name, codec.pix_fmt, codec.width, codec.height) == ("h264", "yuv420p", 100, 60)
     overlay = Video.open(path)
     assert overlay.times_s == pytest.approx(np.arange(7) / 5, abs=1e-4)  # samples 6 to 12
-    drawn = [bool(is_yellow(frame.rgb)[19:22, 25:55].any()) for frame in overlay.samples(None)]
+    drawn = [bool(is_green(frame.rgb)[19:22, 25:55].any()) for frame in overlay.samples(None)]
     assert drawn == [False, False, True, True, True, False, False]
     assert [p.name for p in path.parent.iterdir()] == ["overlay.mp4"]
 
@@ -117,12 +117,12 @@ def test_curve_shades_the_chosen_interval(tmp_path: Path) -> None:
     write_curve(path, curve(40))
     none = read_image(path)
 
-    def yellow_columns(picture: np.ndarray) -> np.ndarray:
+    def green_columns(picture: np.ndarray) -> np.ndarray:
         row = picture[20:60, 100:1100].astype(int)
-        return np.flatnonzero(((row[..., 0] - row[..., 2]) > 80).all(0))
+        return np.flatnonzero(((row[..., 1] - row[..., 0]) > 60).all(0))
 
-    assert yellow_columns(other).max() < yellow_columns(chosen).min()
-    assert yellow_columns(none).size == 0
+    assert green_columns(other).max() < green_columns(chosen).min()
+    assert green_columns(none).size == 0
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
@@ -142,3 +142,12 @@ def test_drawing_leaves_no_global_state(tmp_path: Path) -> None:
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_lines_have_a_dark_edge_on_any_ground() -> None:
+    frame = Frame(0, 0.0, np.full((400, 400, 3), COLOUR, np.uint8))
+    mask = np.ones((10, 10), bool)
+    shown = FramePrediction(0, 0, 0.0, 0.5, Box(20, 40, 90, 90), mask, Box(120, 120, 320, 320))
+    picture = draw_frame(frame, shown, 400, 400)
+    assert [picture[60, x].tolist() for x in (19, 20, 21)] == [list(DARK), list(COLOUR), list(DARK)]
+    assert [picture[220, x].tolist() for x in (120, 121)] == [list(COLOUR), list(DARK)]

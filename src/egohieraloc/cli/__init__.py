@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from egohieraloc.cli import ablations, locate, score, serve, track, train
+from egohieraloc.cli import ablations, figure, locate, score, serve, track, train
 from egohieraloc.cli import eval as evaluate
 from egohieraloc.cli.calibrate import calibrate
 from egohieraloc.cli.demo import demo
@@ -28,6 +28,7 @@ app.command("serve")(serve.serve)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(score.app, name="score")
 app.add_typer(ablations.app, name="ablations")
+app.add_typer(figure.app, name="figure")
 
 
 def main() -> None:

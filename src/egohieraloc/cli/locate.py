@@ -13,6 +13,7 @@ from egohieraloc.cli import common
 from egohieraloc.files import atomic_folder
 from egohieraloc.geometry.locate import describe as describe_place
 from egohieraloc.geometry.reconstruction import read_cameras
+from egohieraloc.report.recording import write_recording
 from egohieraloc.result import FILES, Result
 from egohieraloc.types import Localization3D, NotFound
 from egohieraloc.video.reader import Video
@@ -35,6 +36,9 @@ def locate(
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for result.json, report.html, overlay.mp4, masks.")
+    ] = None,
+    rrd: Annotated[
+        Path | None, typer.Option(help="Write a Rerun recording here; needs the extra viz.")
     ] = None,
     in_3d: Annotated[bool, typer.Option("--3d", help="Also say where it is in space.")] = False,
     poses: Annotated[
@@ -61,6 +65,8 @@ def locate(
             )
         if folder is not None:
             result.save_report(folder, localizer, folder_fps=folder_fps)
+    if rrd is not None:
+        write_recording(rrd, result, folder_fps=folder_fps)
     if json:
         print(json_module.dumps(result.to_dict(), allow_nan=False))
     else:

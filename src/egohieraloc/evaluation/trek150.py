@@ -67,8 +67,31 @@ def normalized_center_error(boxes: Floats, truth: Floats) -> Floats:
     return np.nan_to_num(error, nan=np.inf)
 
 
+@dataclass(frozen=True, eq=False)
+class TrekCurves:
+    """What the measures are the means of: one share in [0, 1] for each of their thresholds."""
+
+    success: Floats  # (21,) over SUCCESS_THRESHOLDS
+    normalized_precision: Floats  # (51,) over PRECISION_THRESHOLDS
+    robustness: Floats  # (51,) over ROBUSTNESS_THRESHOLDS
+    recall: float
+
+
 def score_run(run: TrekRun, boxes_xywh: Floats) -> TrekScores | None:
     """One run, or None when the thing is visible in none of its frames."""
+    curves = run_curves(run, boxes_xywh)
+    if curves is None:
+        return None
+    return TrekScores(
+        success=float(curves.success.mean()),
+        normalized_precision=float(curves.normalized_precision.mean()),
+        robustness=float(curves.robustness.mean()),
+        recall=curves.recall,
+    )
+
+
+def run_curves(run: TrekRun, boxes_xywh: Floats) -> TrekCurves | None:
+    """The shares of one run over all thresholds, or None when the thing is visible in none of its frames."""
     if boxes_xywh.shape != run.truth_xywh.shape:
         raise DataError(
             f"{len(boxes_xywh)} boxes for {len(run.truth_xywh)} frames in {run.key}: "
@@ -80,10 +103,10 @@ def score_run(run: TrekRun, boxes_xywh: Floats) -> TrekScores | None:
     truth = run.truth_xywh[run.visible]
     iou = iou_xywh(boxes, truth)
     error = normalized_center_error(boxes, truth)
-    return TrekScores(
-        success=float((iou[:, None] > SUCCESS_THRESHOLDS).mean()),
-        normalized_precision=float((error[:, None] <= PRECISION_THRESHOLDS).mean()),
-        robustness=float(np.mean([_share_before_failure(iou <= t) for t in ROBUSTNESS_THRESHOLDS])),
+    return TrekCurves(
+        success=(iou[:, None] > SUCCESS_THRESHOLDS).mean(0),
+        normalized_precision=(error[:, None] <= PRECISION_THRESHOLDS).mean(0),
+        robustness=np.array([_share_before_failure(iou <= t) for t in ROBUSTNESS_THRESHOLDS]),
         recall=float((iou >= RECALL_IOU).mean()),
     )
 

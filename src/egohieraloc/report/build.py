@@ -22,6 +22,7 @@ from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 EXPLAINED = 4  # samples whose maps are shown
+PACKAGES = ("torch", "numpy", "opencv-python-headless", "av", "pycolmap")
 MANY_SAMPLES = 500  # beyond it, thumbnails shrink so that the page stays small,
 MAX_PICTURES = 1000  # and beyond this many only samples of tracks have their own
 
@@ -39,7 +40,7 @@ def save_report(
     save_result(result, folder, folder_fps=folder_fps)
     video = Video.open(result.video.path, folder_fps=folder_fps)
     overlay = folder / "overlay.mp4"
-    query_mask, maps = _explanation(result, localizer, video) if localizer else (None, ())
+    query_mask, maps = explain(result, localizer, video) if localizer else (None, ())
     data = ReportData(
         result.video,
         result.query,
@@ -52,15 +53,23 @@ def save_report(
         frame_maps=maps,
         scene=scene_of(result, true_point_world),
         notes=notes,
-        versions=(
-            ("egohieraloc", egohieraloc.__version__),
-            ("torch", metadata.version("torch")),
-            ("python", platform.python_version()),
-        ),
+        timings_s=result.timings_s,
+        versions=_versions(localizer),
     )
     path = folder / "report.html"
     write_report(path, data)
     return path
+
+
+def _versions(localizer: Localizer | None) -> tuple[tuple[str, str], ...]:
+    weights = (("weights", localizer.weights.fingerprint),) if localizer else ()
+    packages = tuple((name, metadata.version(name)) for name in PACKAGES)
+    return (
+        ("egohieraloc", egohieraloc.__version__),
+        *weights,
+        ("python", platform.python_version()),
+        *packages,
+    )
 
 
 def _thumbnails(video: Video, result: Result) -> tuple[bytes, ...]:
@@ -78,8 +87,8 @@ def _thumbnails(video: Video, result: Result) -> tuple[bytes, ...]:
     return tuple(shown)
 
 
-def _explanation(
-    result: Result, localizer: Localizer, video: Video
+def explain(
+    result: Result, localizer: Localizer, video: Video, *, samples: int = EXPLAINED
 ) -> tuple[QueryMask, tuple[FrameMaps, ...]]:
     """The query's mask on its picture, and the maps of a few samples of the track."""
     predictor = localizer.predictor
@@ -90,7 +99,7 @@ def _explanation(
     if not isinstance(result.track, ResponseTrack):
         return query_mask, ()
     first, last = result.track.start, result.track.end
-    wanted = set(np.linspace(first, last, EXPLAINED).round().astype(int).tolist())
+    wanted = set(np.linspace(first, last, samples).round().astype(int).tolist())
     letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
     encoded = localizer.encode(video, until_s=float(result.curve.time_s[-1]) + 1e-6)
     state, sample, shown = predictor.start(prepared), first, []

@@ -13,10 +13,11 @@ from av.error import FFmpegError
 
 from egohieraloc.errors import OutputError
 from egohieraloc.files import atomic_path
-from egohieraloc.types import Box, Frame, FramePrediction, Rgb, ScoreCurve
+from egohieraloc.types import Box, Frame, FramePrediction, Mask, Rgb, ScoreCurve
 from egohieraloc.video.reader import Video
 
-COLOUR = (255, 196, 0)  # of boxes and masks
+COLOUR = (34, 197, 94)  # of boxes and masks, as on the page
+DARK = (16, 20, 17)  # beside each line, so that it is seen on any ground
 CLOCK = Fraction(1, 90_000)  # frames keep their times, whatever the rate
 
 
@@ -57,9 +58,11 @@ def draw_frame(frame: Frame, prediction: FramePrediction | None, width: int, hei
     picture = cv2.resize(frame.rgb, (width, height), interpolation=cv2.INTER_AREA)
     stroke = max(1, round(max(width, height) / 400))
     if prediction is not None:
-        _tint(picture, prediction, scale)
+        _tint(picture, mask_over(picture, prediction, (frame.rgb.shape[1], frame.rgb.shape[0])), stroke)
         x1, y1, x2, y2 = _scaled(prediction.box, scale)
-        cv2.rectangle(picture, (round(x1), round(y1)), (round(x2) - 1, round(y2) - 1), COLOUR, stroke)
+        corners = (round(x1), round(y1)), (round(x2) - 1, round(y2) - 1)
+        cv2.rectangle(picture, *corners, DARK, 3 * stroke)
+        cv2.rectangle(picture, *corners, COLOUR, stroke)
         _label(picture, f"{prediction.score:.2f}", (round(x1), round(y1) - 4 * stroke), stroke)
     _label(picture, f"{frame.time_s:.2f} s", (4 * stroke, height - 5 * stroke), stroke)
     return picture
@@ -80,8 +83,8 @@ def write_curve(path: str | Path, curve: ScoreCurve, *, chosen: tuple[int, int] 
         axes.axvspan(
             curve.time_s[start] - half_s,
             curve.time_s[end] + half_s,
-            color="#ffc400" if kind == "chosen" else "#9aa5b1",
-            alpha=0.45 if kind == "chosen" else 0.2,
+            color="#22c55e" if kind == "chosen" else "#9aa5b1",
+            alpha=0.4 if kind == "chosen" else 0.2,
             linewidth=0,
             label=names.pop(kind, None),
         )
@@ -111,18 +114,29 @@ def _encode(path: Path, frames: Iterator[tuple[float, Rgb]], width: int, height:
         output.mux(stream.encode(None))
 
 
-def _tint(picture: Rgb, prediction: FramePrediction, scale: tuple[float, float]) -> None:
-    """Colour the mask, which covers `mask_box` of the original frame at a resolution of its own."""
+def mask_over(picture: Rgb, prediction: FramePrediction, frame_size: tuple[int, int]) -> Mask:
+    """The prediction's mask (H, W) over a whole frame of (width, height) shown as `picture`; maybe empty."""
+    height, width = picture.shape[:2]
     if prediction.mask is None or prediction.mask_box is None:
-        return
+        return np.zeros((height, width), bool)
+    scale = (width / frame_size[0], height / frame_size[1])
     x1, y1, x2, y2 = _scaled(prediction.mask_box, scale)
     rows, columns = prediction.mask.shape
     cell_x, cell_y = (x2 - x1) / columns, (y2 - y1) / rows
     # Half-pixel rule: the centre of cell u lies at x1 + (u + 0.5) cell_x, that of pixel x at x + 0.5.
     picture_from_mask = np.array([[cell_x, 0, x1 + 0.5 * cell_x - 0.5], [0, cell_y, y1 + 0.5 * cell_y - 0.5]])
-    size = (picture.shape[1], picture.shape[0])
-    inside = cv2.warpAffine(prediction.mask.astype(np.float32), picture_from_mask, size) > 0.5
-    picture[inside] = (0.6 * picture[inside] + 0.4 * np.array(COLOUR)).astype(np.uint8)
+    return cv2.warpAffine(prediction.mask.astype(np.float32), picture_from_mask, (width, height)) > 0.5
+
+
+def _tint(picture: Rgb, inside: Mask, stroke: int) -> None:
+    """Colour a mask; its edge, which lies inside, is bright and then dark."""
+    picture[inside] = (0.65 * picture[inside] + 0.35 * np.array(COLOUR)).astype(np.uint8)
+    cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
+    rest = inside.astype(np.uint8)
+    for shade in (COLOUR, DARK):
+        core = cv2.erode(rest, cross, iterations=stroke)
+        picture[(rest > core)] = shade
+        rest = core
 
 
 def _scaled(box: Box, scale: tuple[float, float]) -> tuple[float, float, float, float]:

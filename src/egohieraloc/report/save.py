@@ -1,4 +1,4 @@
-"""Everything an answer leaves on disk: result.json, masks, the overlay video and the curve."""
+"""Everything an answer leaves on disk: result.json, the query, masks, the overlay video and the curve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from egohieraloc.video.reader import Video
 
 def save_result(result: Result, folder: Path, *, folder_fps: float = 5.0) -> Path:
     """Write all files of an answer; result.json comes last, so that it is there only when all is."""
-    track = result.track
+    track, query = result.track, result.query
+    write_image(folder / "query.png", query.image)
+    if query.mask is not None:
+        write_image(folder / "query_mask.png", query.mask)
     chosen = None
     if isinstance(track, ResponseTrack):
         chosen = (track.start, track.end)

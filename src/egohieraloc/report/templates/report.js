@@ -184,15 +184,16 @@
     place();
     new ResizeObserver(place).observe(box);
     listeners.push(move);
-    const entries = [["var(--accent)", "score, smoothed"], ["var(--quiet)", "threshold (dashed)"]];
+    const dashes = "repeating-linear-gradient(90deg, var(--quiet) 0 5px, transparent 5px 8px)";
+    const entries = [["var(--accent)", "score, smoothed", "line"], ["color-mix(in srgb, var(--quiet) 45%, transparent)", "score of each sample", "line"], [dashes, "threshold", "line"]];
     if (answer) entries.push(["var(--accent-soft)", "the answer"]);
     if (passed().length) entries.push(["var(--other-soft)", "not chosen"]);
     byId("legend").append(...legend(entries));
     chips();
   }
   function legend(entries) {
-    return entries.map(([colour, text]) => {
-      const swatch = make("i");
+    return entries.map(([colour, text, kind = ""]) => {
+      const swatch = make("i", { class: kind });
       swatch.style.background = colour;
       return make("li", {}, swatch, text);
     });

@@ -1,0 +1,1 @@
+"""Figures for papers, drawn with matplotlib from the files that the other commands write."""

@@ -1,0 +1,104 @@
+"""What the network saw, frame by frame (the paper's figures ablatevis and ellipse_vis)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from egohieraloc.errors import DataError
+from egohieraloc.figures import style
+from egohieraloc.figures.rows import query_picture
+from egohieraloc.localize import Localizer
+from egohieraloc.report.build import explain
+from egohieraloc.report.html import FrameMaps
+from egohieraloc.result import Result
+from egohieraloc.types import Floats, ResponseTrack
+from egohieraloc.video.reader import Video
+
+ROWS = (  # label, name of the map, whether the frame is seen through it
+    ("DPM: likelihood", "Likelihood Z", False),
+    ("over the frame", "Likelihood Z", True),
+    ("filter response", "Filter response", False),
+    ("QAM: location", "Location", False),
+    ("RAM: mask", "Mask", True),
+)
+COLOURS = "viridis"
+
+
+def draw_maps(
+    path: str | Path,
+    result: Result,
+    localizer: Localizer,
+    *,
+    frames: int = 4,
+    width_in: float = style.PAGE_IN,
+) -> None:
+    """A column per frame of the track. A map is scaled by its largest value in all frames shown."""
+    if not isinstance(result.track, ResponseTrack):
+        raise DataError(f"Nothing was found, so there are no maps to show: {result.track.reason}")
+    video = Video.open(result.video.path, folder_fps=float(result.video.info.fps))
+    _, maps = explain(result, localizer, video, samples=frames)
+    info = video.info
+    cell_in = (width_in - 0.2) / (len(maps) + 0.6)
+    height_in = (len(ROWS) + 1) * (cell_in * info.height / info.width + 0.05) + 0.2
+    with style.figure(path, width_in, height_in) as drawn:
+        drawn.get_layout_engine().set(w_pad=0.01, h_pad=0.01, hspace=0.0, wspace=0.0)
+        grid = drawn.subplots(len(ROWS) + 1, len(maps) + 1, width_ratios=[0.6, *[1.0] * len(maps)])
+        style.show_picture(grid[0, 0], query_picture(result.query), title="query")
+        for row, (label, *_) in enumerate(ROWS, 1):
+            grid[row, 0].set_axis_off()
+            grid[row, 0].text(1, 0.5, label, ha="right", va="center", transform=grid[row, 0].transAxes)
+        for column, each in enumerate(maps, 1):
+            _show_column(grid[:, column], each, result, video, [_largest(maps, name) for _, name, _ in ROWS])
+
+
+def _show_column(axes: Any, maps: FrameMaps, result: Result, video: Video, largest: list[float]) -> None:
+    """The frame with its box, then every map; the ellipse searched lies over the maps it shapes."""
+    frame = video.frame(result.video.frame_indices[maps.sample])
+    style.show_picture(axes[0], frame.rgb, title=f"{frame.time_s:.1f} s")
+    if isinstance(result.track, ResponseTrack):
+        style.show_box(
+            axes[0], result.track.predictions[maps.sample - result.track.start].box.xyxy, style.colour(0)
+        )
+    for place, (_, name, through), most in zip(axes[1:], ROWS, largest, strict=True):
+        if through:
+            style.show_picture(place, frame.rgb)
+        place.imshow(
+            _values(maps, name),
+            extent=(0, video.info.width, video.info.height, 0),
+            vmin=0,
+            vmax=most,
+            cmap=COLOURS,
+            interpolation="bilinear",
+            alpha=0.55 if through else 1.0,
+        )
+        place.set(xticks=[], yticks=[])
+        place.spines[:].set_visible(False)
+        if not through and name != "Likelihood Z":
+            _show_ellipse(place, maps)
+    for place in axes:
+        place.set(xlim=(0, video.info.width), ylim=(video.info.height, 0))
+
+
+def _show_ellipse(axes: Any, maps: FrameMaps) -> None:
+    from matplotlib.patches import Ellipse
+
+    if maps.ellipse is None:
+        return
+    x, y, half_width, half_height = maps.ellipse
+    look: dict[str, Any] = {"color": "#ffffff", "linewidth": 0.7}
+    axes.add_patch(
+        Ellipse((x, y), 2 * half_width, 2 * half_height, fill=False, linestyle=(0, (3, 2)), **look)
+    )
+    if maps.drift is not None:
+        axes.plot([x - maps.drift[0], x], [y - maps.drift[1], y], **look)
+
+
+def _values(maps: FrameMaps, name: str) -> Floats:
+    return next(each.values for each in maps.maps if each.name == name)
+
+
+def _largest(maps: tuple[FrameMaps, ...], name: str) -> float:
+    return max(float(np.nanmax(_values(each, name))) for each in maps) or 1.0

@@ -1,0 +1,246 @@
+"""Plots of numbers: the course of a training, accuracy against cost, and a measure over a setting.
+
+They are the paper's figures trainingloss, flopsparams, fps, ablations and combined_degradation.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from egohieraloc.data.stream import read_json
+from egohieraloc.errors import DataError
+from egohieraloc.figures import style
+from egohieraloc.types import Floats
+
+RATE_DROP = 0.3  # a learning rate that falls below this share of the last one was stepped down
+TICK_FORMAT = "{:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of a CSV file with a heading, or of a JSON list of objects."""
+
+    path: Path
+    rows: tuple[dict[str, Any], ...]
+
+    def words(self, column: str) -> list[str]:
+        self._require(column)
+        return [str(row.get(column, "")) for row in self.rows]
+
+    def numbers(self, column: str) -> Floats:
+        self._require(column)
+        try:
+            return np.array([float(row[column]) for row in self.rows])
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{self.path}: column '{column}' must hold a number in every row ({error})."
+            ) from error
+
+    def is_numeric(self, column: str) -> bool:
+        try:
+            return bool(np.isfinite(self.numbers(column)).all())
+        except DataError:
+            return False
+
+    def _require(self, column: str) -> None:
+        known = list(self.rows[0])
+        if column not in known:
+            raise DataError(f"{self.path} has no column '{column}'. It has {', '.join(known)}.")
+
+
+def read_table(path: str | Path) -> Table:
+    """A .json list of objects; everything else is read as CSV."""
+    path = Path(path)
+    if path.suffix.lower() == ".json":
+        rows = read_json(path)
+        if not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
+            raise DataError(f"{path} must hold a list of objects, one for each row.")
+    else:
+        try:
+            with path.open(encoding="utf-8", newline="") as file:
+                rows = list(csv.DictReader(file))
+        except OSError as error:
+            raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+    if not rows:
+        raise DataError(f"{path} has no rows. Wanted a heading and a line for each method.")
+    return Table(path, tuple(rows))
+
+
+def read_log(path: str | Path) -> list[dict[str, float]]:
+    """The records of a training's log.jsonl, in order of steps. After a resume the later record counts."""
+    found: dict[tuple[int, bool], dict[str, float]] = {}
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+            found[int(record["step"]), "learning_rate" in record] = record
+        except (ValueError, KeyError, TypeError) as error:
+            if number == len(lines):  # the run is being written, or was cut off
+                break
+            raise DataError(f"{path}: line {number} is no record of a training ({error}).") from error
+    if not found:
+        raise DataError(f"{path} has no record yet.")
+    return [found[key] for key in sorted(found)]
+
+
+def draw_training(
+    path: str | Path,
+    records: Sequence[dict[str, float]],
+    *,
+    losses: Sequence[str] = ("total",),
+    measure: str = "success",
+    width_in: float = style.COLUMN_IN,
+) -> None:
+    """Raw losses on the left axis, the measure of validation on the right; steps of the rate are dashed."""
+    steps = [record for record in records if "learning_rate" in record]
+    checks = [record for record in records if measure in record and "learning_rate" not in record]
+    known = sorted({name for record in steps for name in record} - {"step", "time_s"})
+    for name in losses:
+        if name not in known:
+            raise DataError(f"The log has no loss '{name}'. It has {', '.join(known)}.")
+    with style.figure(path, width_in, 0.66 * width_in) as drawn:
+        axes = drawn.subplots()
+        for i, name in enumerate(losses):
+            pairs = [(record["step"], record[name]) for record in steps if name in record]
+            axes.plot(*zip(*pairs, strict=True), color=style.colour(i), linewidth=0.8, label=name)
+        for drop in rate_drops(steps):
+            axes.axvline(drop, color=style.QUIET, linewidth=0.6, linestyle=(0, (3, 2)))
+        axes.set(xlabel="step", ylabel="loss", yscale="log")
+        axes.margins(x=0)
+        axes.yaxis.set_major_formatter(lambda value, _: TICK_FORMAT.format(value))
+        axes.yaxis.set_minor_formatter(lambda value, _: _minor(value))
+        handles, names = axes.get_legend_handles_labels()
+        if checks:
+            right = axes.twinx()
+            right.spines["right"].set_visible(True)
+            values = [(record["step"], record[measure]) for record in checks]
+            right.plot(*zip(*values, strict=True), ".-", color=style.TRUTH, label=f"validation {measure}")
+            right.set_ylabel(f"validation {measure}", color=style.TRUTH)
+            right.tick_params(axis="y", colors=style.TRUTH)
+            handles, names = (
+                a + b for a, b in zip((handles, names), right.get_legend_handles_labels(), strict=True)
+            )
+        drawn.legend(handles, names, loc="outside upper center", ncols=min(4, len(names)))
+
+
+def rate_drops(steps: Sequence[dict[str, float]]) -> list[float]:
+    """Steps at which the learning rate was cut, as a multi-step schedule does."""
+    rates = [(record["step"], record["learning_rate"]) for record in steps]
+    return [b[0] for a, b in pairwise(rates) if b[1] < RATE_DROP * a[1]]
+
+
+def draw_tradeoff(
+    path: str | Path,
+    table: Table,
+    *,
+    x: str,
+    y: str,
+    name: str,
+    size: str | None = None,
+    less_is_better: bool = False,
+    log_x: bool = False,
+    width_in: float = style.COLUMN_IN,
+) -> None:
+    """A dot per method, its area by `size`; the line joins those that no other beats in both."""
+    across, up, names = table.numbers(x), table.numbers(y), table.words(name)
+    if log_x and (across <= 0).any():
+        raise DataError(f"{table.path}: column '{x}' must be above 0 for a logarithmic axis.")
+    areas = np.full(len(names), 30.0)
+    if size is not None:
+        values = table.numbers(size)
+        areas = 12 + 160 * np.clip(values, 0, None) / max(float(values.max()), 1e-12)
+    best = pareto(across, up, less_is_better=less_is_better)
+    with style.figure(path, width_in, 0.7 * width_in) as drawn:
+        axes = drawn.subplots()
+        axes.plot(across[best], up[best], color=style.QUIET, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
+        for i, label in enumerate(names):
+            shade = style.colour(0) if i == 0 else style.colour(1)
+            axes.scatter(across[i], up[i], s=areas[i], color=shade, alpha=0.85, linewidth=0, zorder=2)
+            near = (0, 2 + math.sqrt(areas[i]) / 2)
+            weight = "bold" if i == 0 else "normal"
+            axes.annotate(
+                label,
+                (across[i], up[i]),
+                near,
+                textcoords="offset points",
+                ha="center",
+                fontsize=6.5,
+                weight=weight,
+            )
+        axes.set(xlabel=x, ylabel=y)
+        if log_x:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(lambda value, _: TICK_FORMAT.format(value))
+            axes.xaxis.set_minor_formatter(lambda value, _: _minor(value))
+        axes.margins(0.14)
+        axes.grid(visible=True)
+        axes.set_axisbelow(True)
+        if size is not None:
+            axes.set_title(f"area: {size}", loc="right", color=style.QUIET, fontsize=6.5)
+
+
+def draw_sweep(
+    path: str | Path, table: Table, *, x: str, measures: Sequence[str], width_in: float = style.COLUMN_IN
+) -> None:
+    """A measure over a setting: lines where the setting is a number, bars where it is a word.
+
+    Two measures have an axis each, since they seldom share a unit; more share one.
+    """
+    numeric = table.is_numeric(x)
+    with style.figure(path, width_in, 0.66 * width_in) as drawn:
+        axes = drawn.subplots()
+        twin = len(measures) == 2
+        plots = [axes, axes.twinx()] if twin else [axes] * len(measures)
+        places = table.numbers(x) if numeric else np.arange(len(table.rows), dtype=np.float64)
+        for i, (place, measure) in enumerate(zip(plots, measures, strict=True)):
+            values, look = table.numbers(measure), {"color": style.colour(i), "label": measure}
+            if numeric:
+                order = np.argsort(places)
+                place.plot(places[order], values[order], "o", linestyle=style.dashes(i), markersize=3, **look)
+            else:
+                wide = 0.8 / len(measures)
+                place.bar(places + (i - (len(measures) - 1) / 2) * wide, values, 0.92 * wide, **look)
+            if twin:
+                place.set_ylabel(measure, color=style.colour(i))
+                place.tick_params(axis="y", colors=style.colour(i))
+        if twin:
+            plots[1].spines["right"].set_visible(True)
+        elif len(measures) == 1:
+            axes.set_ylabel(measures[0])
+        else:
+            drawn.legend(loc="outside upper center", ncols=len(measures))
+        axes.set_xlabel(x)
+        if numeric:
+            axes.set_xticks(np.unique(places))
+            axes.grid(visible=True)
+        else:
+            axes.set_xticks(places, table.words(x))
+            axes.tick_params(axis="x", length=0)
+
+
+def pareto(across: Floats, up: Floats, *, less_is_better: bool) -> list[int]:
+    """Places of the points that no other point beats in both, from left to right."""
+    cost = across if less_is_better else -across
+    best: list[int] = []
+    for i in np.lexsort((-up, cost)).tolist():  # the cheapest first
+        if not best or up[i] > up[best[-1]]:
+            best.append(i)
+    return sorted(best, key=lambda i: float(across[i]))
+
+
+def _minor(value: float) -> str:
+    """Only 2 and 5 between the powers of ten are written."""
+    first = value / 10 ** math.floor(math.log10(value)) if value > 0 else 0
+    return TICK_FORMAT.format(value) if round(first) in (2, 5) else ""
