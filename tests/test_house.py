@@ -23,9 +23,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "geometry": set(),
     "data": set(),
     "demo": set(),
+    "ablations": set(),
     "inference": {"video", "models"},
     "poses": {"video", "geometry", "inference"},
-    "training": {"models", "data", "inference", "evaluation", "localize"},  # calibration asks it all
+    "training": {"video", "models", "data", "inference", "evaluation", "localize"},  # validation asks it all
     "evaluation": {"data", "video", "geometry", "inference", "localize"},  # runs; scoring needs no network
     "result": {"geometry"},
     "localize": {"video", "models", "geometry", "inference", "poses", "result"},

@@ -197,6 +197,19 @@ def test_every_parameter_gets_a_gradient(words: tuple[str, ...]) -> None:
     assert not without
 
 
+def test_masks_count_by_their_trust() -> None:
+    """Mask losses of clips that are not trusted vanish; the others' overlap is that of the trusted alone."""
+    network = build().eval()
+    batch, chance = clip_batch(TINY, clips=2, times=1), torch.full((2, 2), 0.6)
+    with torch.no_grad():
+        alone, _ = clip_terms(network, batch.take(slice(1)), chance[:1])
+        half, _ = clip_terms(network, dataclasses.replace(batch, trust=torch.tensor([1.0, 0.0])), chance)
+        whole, _ = clip_terms(network, batch, chance)
+    torch.testing.assert_close(half["dice"], alone["dice"])
+    torch.testing.assert_close(half["mask"], alone["mask"] / 2)
+    assert abs(half["query_mask"] - whole["query_mask"]) > 0.05
+
+
 def logits(network: EgoHieraLocNet, template: QueryTemplate, features: FrameFeatures) -> Tensor:
     return network.match(template, features, network.initial_state(template))[0].ram.mask_logits
 

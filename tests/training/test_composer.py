@@ -284,6 +284,9 @@ def test_contact_sheet(tmp_path: Path, busy: ClipBatch) -> None:
     assert sheet.dtype.name == "uint8"
     present = bool(busy.presence[0, 0] > 0.5)
     assert tuple(sheet[1, 300]) == ((0, 255, 0) if present else (255, 40, 40))
-    path = tmp_path / "sheet.png"
-    write_contact_sheet(path, tiny_packs(), small_config(), rows=2)
-    assert cv2.imread(str(path)).shape == (2 * 448, 224 + 2 * 448, 3)
+    write_contact_sheet(tmp_path, busy.take(slice(3)))
+    assert cv2.imread(str(tmp_path / "contact_sheet.png")).shape == (3 * 448, 224 + 2 * 448, 3)
+    small = cv2.imread(str(tmp_path / "contact_sheet.jpg"))
+    assert small.shape == (2 * 224, 224 + 2 * 448, 3)  # two columns at half the size; the last place is empty
+    assert small[230:, 570:].max() < 20
+    assert small[230:, :550].max() > 100

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from egohieraloc.errors import ConfigError, WeightsError
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.settings import override
 from egohieraloc.training import checkpoint
-from egohieraloc.training.batches import ClipBatch
+from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.checkpoint import TrainState, export_portable, load_state
 from egohieraloc.training.loop import (
     LossNotFiniteError,
@@ -105,6 +106,31 @@ def test_optimizer_groups() -> None:
 
 class Killed(BaseException):
     """Like a signal: nothing catches it."""
+
+
+STEADY = override(SHORT, ["schedule=paper"])  # the rate of a step does not depend on how many there are
+
+
+def endless(folder: str) -> None:
+    torch.set_num_threads(1)
+    train(build(), source, override(STEADY, ["steps=1000", "checkpoint_every=1"]), Path(folder))
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_a_checkpoint_to_go_on_from(tmp_path: Path) -> None:
+    """SIGKILL at any moment, with a checkpoint written every step: nothing half-written is ever read."""
+    process = multiprocessing.get_context("spawn").Process(target=endless, args=(str(tmp_path),))
+    process.start()
+    deadline = time.monotonic() + 120
+    while not (tmp_path / checkpoint.CHECKPOINT).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.7)
+    process.kill()
+    process.join()
+    step = torch.load(tmp_path / checkpoint.CHECKPOINT, weights_only=True)["step"]
+    config = override(STEADY, [f"steps={step + 1}"])
+    resumed = train(build(seed=1), source, config, tmp_path, resume=True)
+    assert_equal_states(resumed, train(build(), source, config, tmp_path / "whole"))
 
 
 @pytest.mark.parametrize("killed_at", [1, 3, 5])
@@ -229,15 +255,15 @@ def test_a_loss_that_is_not_finite_stops_before_it_is_saved(tmp_path: Path, log_
 
 
 def test_log_and_validation(tmp_path: Path) -> None:
-    def validate(network: EgoHieraLocNet) -> dict[str, float]:
+    def validate(step: int, network: EgoHieraLocNet) -> dict[str, float]:
         assert not network.training
-        return {"success": 0.5}
+        return {"success": step / 10}
 
-    train(build(), source, SHORT, tmp_path, validate=validate)
+    train(build(), source, override(SHORT, ["validate_every=4"]), tmp_path, validate=validate)  # and the last
     rows = log_of(tmp_path)
     terms = [row for row in rows if "total" in row]
     assert [row["step"] for row in terms] == [1, 2, 3, 4, 5, 6]
-    assert [row["step"] for row in rows if "success" in row] == [3, 6]
+    assert [(row["step"], row["success"]) for row in rows if "success" in row] == [(4, 0.4), (6, 0.6)]
     weights = LossWeights()
     for row in terms:
         total = sum(getattr(weights, name) * row[name] for name in weights.__dataclass_fields__)
@@ -286,9 +312,17 @@ def worker(rank: int, processes: int, port: int, folder: str) -> None:
         "OMP_NUM_THREADS": "1",
     }
     torch.set_num_threads(1)
-    state = train(build(), source, DISTRIBUTED, Path(folder), weights=NO_CONTRAST)
+    part = part_of_batch(4, rank, processes)
+    state = train(
+        build(), lambda step: source(step).take(part), DISTRIBUTED, Path(folder), weights=NO_CONTRAST
+    )
     torch.save(state.network.state_dict(), Path(folder) / f"rank{rank}.pt")
     torch.distributed.destroy_process_group()
+
+
+def flat(network: EgoHieraLocNet, state: dict[str, torch.Tensor] | None) -> torch.Tensor:
+    network.load_state_dict(state or network.state_dict())
+    return torch.cat([p.detach().double().flatten() for p in network.parameters()])
 
 
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
@@ -300,9 +334,11 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     multiprocessing.spawn(worker, (2, port, str(tmp_path / "two")), nprocs=2)
     ranks = [torch.load(tmp_path / "two" / f"rank{r}.pt", weights_only=True) for r in range(2)]
-    for name, value in one.network.state_dict().items():
-        assert torch.equal(ranks[0][name], ranks[1][name]), name
-        torch.testing.assert_close(ranks[0][name], value, atol=2e-5, rtol=1e-3, msg=name)
+    for name, value in ranks[0].items():
+        assert torch.equal(value, ranks[1][name]), name
+    start, alone, both = (flat(build(), state) for state in (None, one.network.state_dict(), ranks[0]))
+    # About 3e-6; not weight by weight, as Adam blows up the rounding of gradients next to zero.
+    assert float((both - alone).norm()) < 1e-3 * float((alone - start).norm())
     single, double = log_of(tmp_path / "one"), log_of(tmp_path / "two")
     assert len(single) == len(double) == DISTRIBUTED.steps
     for row, other in zip(single, double, strict=True):
@@ -310,11 +346,10 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
             assert other[name] == pytest.approx(row[name], rel=1e-3, abs=2e-4), name
 
 
-def test_a_batch_that_does_not_divide(tmp_path: Path) -> None:
-    from egohieraloc.training.loop import _share
-
-    with pytest.raises(ConfigError, match="4 clips does not divide among 3 processes"):
-        _share(source(0), torch.rand(4, 2), 0, 3)
+def test_parts_of_a_batch() -> None:
+    assert [part_of_batch(6, rank, 3) for rank in range(3)] == [slice(0, 2), slice(2, 4), slice(4, 6)]
+    with pytest.raises(ConfigError, match=r"4 clips does not divide among 3 processes. Change optim.batch"):
+        part_of_batch(4, 0, 3)
 
 
 def test_tiny_overfits_one_batch(tmp_path: Path) -> None:

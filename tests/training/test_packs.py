@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from egohieraloc.errors import DataError
-from egohieraloc.training.packs import Packs, is_validation_photo, object_ids, read_packs
+from egohieraloc.training.packs import Packs, is_validation_photo, object_ids, read_packs, validation_objects
 
 PHOTOS = [f"coco_{k:012d}" for k in range(40)] + [f"groc_{k:05d}" for k in range(20)]
-OBJECTS = [f"thing_{k}" for k in range(6)]
-HELD_OUT = OBJECTS[4:]
+OBJECTS = [f"thing_{k}" for k in (0, 1, 2, 3, 32, 33, 4, 5)]
+RESERVED = OBJECTS[4:6]  # the first by its name, the other as its near duplicate
+HELD_OUT = OBJECTS[6:]
 
 
 def webp(pixels: np.ndarray) -> bytes:
@@ -56,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
         image_index=np.arange(len(PHOTOS), dtype=np.uint32),
     )
     index = []
-    for shard, names in (("train.tar", OBJECTS[:4]), ("heldout.tar", HELD_OUT)):
+    for shard, names in (("train.tar", OBJECTS[:6]), ("heldout.tar", HELD_OUT)):
         members = {}
         for name in names:
             pixels = np.zeros((192, 100, 4), np.uint8)
@@ -67,7 +68,7 @@ def folder(tmp_path: Path) -> Path:
         write_tar(tmp_path / "sprites" / shard, members)
     (tmp_path / "sprites/index.json").write_text(json.dumps({"objects": index}))
     (tmp_path / "sprites/heldout_objects.txt").write_text("\n".join(HELD_OUT) + "\n")
-    rows = [("thing_0", "thing_2", "0"), ("thing_1", "thing_4", "1")]
+    rows = [("thing_0", "thing_2", "0"), ("thing_1", "thing_4", "1"), ("thing_33", "thing_32", "0")]
     lines = ["similarity\textent\tobject_a\tobject_b\tcrosses_split"]
     lines += ["\t".join(("0.9", "0.1", *row)) for row in rows]
     (tmp_path / "sprites/near_duplicates.tsv").write_text("\n".join(lines) + "\n")
@@ -88,12 +89,20 @@ def test_photos_are_split_by_name_once_and_for_all(folder: Path) -> None:
     assert 0 < len(expected) < 10
     assert greys(val) == expected
     assert greys(train) == set(range(len(PHOTOS))) - expected
-    assert reds(train) == reds(val) == [1, 2, 3, 4]
+
+
+def test_one_object_in_twelve_is_kept_for_validation_with_its_near_duplicates(folder: Path) -> None:
+    assert reds(read_packs(folder)) == [1, 2, 3, 4]
+    assert reds(read_packs(folder, split="val")) == [5, 6]
+    assert validation_objects(OBJECTS[:6], [("thing_33", "thing_32")]) == set(RESERVED)
+    assert validation_objects(OBJECTS[:6], []) == {"thing_32"}
+    names = [f"object {k}" for k in range(1200)]
+    assert 60 < len(validation_objects(names, [])) < 140
 
 
 def test_held_out_objects_lose_the_twins_of_training_ones(folder: Path) -> None:
     packs = read_packs(folder, split="heldout")
-    assert reds(packs) == [6]
+    assert reds(packs) == [8]
     assert greys(packs) == greys(read_packs(folder, split="val"))
 
 

@@ -12,9 +12,13 @@ from tiny_packs import tiny_packs
 
 from egohieraloc.config import PRESETS, preset
 from egohieraloc.errors import ConfigError, MissingExtraError
+from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import load_weights
+from egohieraloc.settings import override
 from egohieraloc.training import recipe as module
 from egohieraloc.training.loop import OptimConfig
+from egohieraloc.training.losses import PAPER
+from egohieraloc.training.packs import Packs
 from egohieraloc.training.recipe import build_network, read_recipe, run_recipe
 
 TINY = """
@@ -85,6 +89,23 @@ def test_shipped_recipes_are_read(path: Path) -> None:
     assert recipe.composer.query_px == recipe.network.query_sizes[0]
 
 
+def test_the_papers_recipe() -> None:
+    recipe = read_recipe(Path(__file__).parents[2] / "recipes" / "paper.toml")
+    assert recipe.network == PRESETS["large"]
+    assert recipe.network.backbone.name == "pvt_v1_large"
+    optim = recipe.optim
+    assert (optim.steps, optim.learning_rate, optim.weight_decay) == (20_000, 1.5e-3, 0.02)
+    assert (optim.warmup, optim.schedule) == (250, "paper")
+    assert (recipe.source, recipe.footage.visor_share) == ("footage", 0.3)
+    assert recipe.footage.query_rotation_deg == 135
+    assert recipe.losses == PAPER
+
+
+def assert_equal_networks(one: EgoHieraLocNet, other: EgoHieraLocNet) -> None:
+    for (name, a), b in zip(one.state_dict().items(), other.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+
+
 def test_the_same_seed_builds_the_same_network(tmp_path: Path) -> None:
     recipe = read_recipe(write(tmp_path, TINY))
     one, other = build_network(recipe), build_network(recipe)
@@ -97,12 +118,23 @@ def test_the_same_seed_builds_the_same_network(tmp_path: Path) -> None:
 def test_a_run_leaves_recipe_log_checkpoint_and_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "read_packs", lambda folder: tiny_packs())
-    recipe = read_recipe(write(tmp_path, TINY))
+    splits: list[str] = []
+
+    def packs(folder: Path, *, split: str = "train", limit: int | None = None) -> Packs:
+        splits.append(split)
+        return tiny_packs()
+
+    monkeypatch.setattr(module, "read_packs", packs)
+    recipe = read_recipe(write(tmp_path, TINY), ["validation.questions=4"])
     state = run_recipe(recipe, tmp_path / "data", tmp_path / "run")
     assert state.step == 2
+    assert splits == ["train", "val"]
     files = {p.name for p in (tmp_path / "run").iterdir() if "tfevents" not in p.name}
-    assert files == {"recipe.json", "log.jsonl", "checkpoint.pt", "weights.safetensors"}
+    wanted = {"recipe.json", "log.jsonl", "checkpoint.pt", "weights.safetensors"}
+    assert files == wanted | {"best.json", "best.safetensors"}
+    alone = run_recipe(override(recipe, ["validation.questions=0"]), tmp_path, tmp_path / "alone")
+    assert_equal_networks(state.network, alone.network)  # validation leaves no trace in the run
+    assert not (tmp_path / "alone" / "best.json").exists()
     assert json.loads((tmp_path / "run" / "recipe.json").read_text())["optim"]["steps"] == 2
     loaded = load_weights(tmp_path / "run" / "weights.safetensors")
     assert loaded.network.config == recipe.network

@@ -6,8 +6,8 @@ import sys
 
 import typer
 
+from egohieraloc.cli import ablations, figure, locate, score, serve, track, train
 from egohieraloc.cli import eval as evaluate
-from egohieraloc.cli import figure, locate, score, serve, track, train
 from egohieraloc.cli.calibrate import calibrate
 from egohieraloc.cli.demo import demo
 from egohieraloc.errors import EgoHieraLocError
@@ -21,11 +21,13 @@ app = typer.Typer(
 app.command("locate")(locate.locate)
 app.command("track")(track.track)
 app.command("train")(train.train)
+app.command("pseudo-masks")(train.pseudo_masks)
 app.command("calibrate")(calibrate)
 app.command("demo")(demo)
 app.command("serve")(serve.serve)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(score.app, name="score")
+app.add_typer(ablations.app, name="ablations")
 app.add_typer(figure.app, name="figure")
 
 

@@ -8,10 +8,16 @@ from typing import Annotated
 
 import typer
 
+from egohieraloc.cli import common
+
+Config = Annotated[Path, typer.Option(help="A recipe, see recipes/*.toml.")]
+Data = Annotated[Path, typer.Option(help="Folder with photos/ and sprites/, or with ego4d/ and visor/.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="Change a setting of the recipe.")]
+
 
 def train(
-    config: Annotated[Path, typer.Option(help="A recipe, see recipes/*.toml.")],
-    data: Annotated[Path, typer.Option(help="Folder with photos/ and sprites/.")],
+    config: Config,
+    data: Data,
     out: Annotated[Path, typer.Option(help="Folder for logs, checkpoints and weights.")],
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")
@@ -23,21 +29,36 @@ def train(
     publishable: Annotated[
         bool, typer.Option("--publishable", help="Samples whose pictures may be published.")
     ] = False,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting of the recipe.")
-    ] = None,
+    settings: Settings = None,
 ) -> None:
-    """Train a network on composed clips."""
+    """Train a network on composed clips, or on Ego4D-VQ and VISOR."""
     from egohieraloc.training.contact_sheet import write_contact_sheet
-    from egohieraloc.training.packs import read_packs
-    from egohieraloc.training.recipe import read_recipe, run_recipe
+    from egohieraloc.training.recipe import read_recipe, run_recipe, sample_clips
 
     recipe = read_recipe(config, settings or [])
     if sheet:
-        path = out / "contact_sheet.png"
-        packs = read_packs(data, publishable=publishable)
-        write_contact_sheet(path, packs, recipe.composer, seed=recipe.optim.seed)
-        print(f"Wrote {path}.")
+        write_contact_sheet(out, sample_clips(recipe, data, publishable=publishable))
+        print(f"Wrote {out / 'contact_sheet.png'} and an overview beside it.")
         return
     state = run_recipe(recipe, data, out, resume=resume, minutes=minutes)
     print(f"Stopped after step {state.step} of {recipe.optim.steps}; weights are in {out}.")
+
+
+def pseudo_masks(
+    config: Config,
+    data: Data,
+    sam: Annotated[str, typer.Option(help="SAM: a name on the hub, or a folder.")] = "facebook/sam-vit-base",
+    device: common.Device = None,
+    settings: Settings = None,
+) -> None:
+    """Make a mask for every box of Ego4D-VQ, once, before training. Goes on where it was stopped."""
+    from egohieraloc.models.sam import SamProvider
+    from egohieraloc.training.loading import ego4d_footage
+    from egohieraloc.training.recipe import read_recipe
+
+    footage = ego4d_footage(read_recipe(config, settings or []).footage, data)
+    with common.progress_bar(enabled=True) as show:
+        made = footage.make_masks(
+            SamProvider(sam, device=device), progress=lambda done, total: show("masks", done, total)
+        )
+    print(f"Made the masks of {made} things; {len(footage.things)} are there.")

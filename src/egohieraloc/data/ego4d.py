@@ -52,6 +52,11 @@ def clip_name(clip_uid: str | None, video_uid: str, index: int) -> str:
     return clip_uid or f"{video_uid}#{index}"
 
 
+def clip_paths(folder: Path, clip_uid: str) -> tuple[Path, Path]:
+    """Where a clip may lie: a file, or a folder of its frames."""
+    return folder / f"{clip_uid}.mp4", folder / clip_uid
+
+
 def annotation_name(uid: str | None, index: int) -> str:
     return uid or f"#{index}"
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
+import torch
 from torch import Tensor
+
+from egohieraloc.errors import ConfigError
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,3 +28,28 @@ class ClipBatch:
     source: Tensor  # (B,) int64; equal for the same object
     distractor_masks: Tensor  # (B, T, F/4, F/4) look-alikes of the target, where they are known
     trust: Tensor  # (B,) weight of the mask: 1 for real masks, 0.3 for pseudo-masks
+
+    def __len__(self) -> int:
+        return len(self.trust)
+
+    def take(self, clips: slice) -> ClipBatch:
+        """Some of the clips."""
+        return ClipBatch(*(getattr(self, f.name)[clips] for f in fields(self)))
+
+    def pin_memory(self) -> ClipBatch:
+        """In memory that a GPU copies from while it works; called by torch's DataLoader."""
+        return ClipBatch(*(getattr(self, f.name).pin_memory() for f in fields(self)))
+
+    @classmethod
+    def cat(cls, parts: Sequence[ClipBatch]) -> ClipBatch:
+        """The clips of several batches as one."""
+        return cls(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(cls)))
+
+
+def part_of_batch(size: int, rank: int, processes: int) -> slice:
+    """The clips of a batch that one of several processes takes; all take as many."""
+    if size % processes:
+        raise ConfigError(
+            f"A batch of {size} clips does not divide among {processes} processes. Change optim.batch."
+        )
+    return slice(rank * size // processes, (rank + 1) * size // processes)

@@ -15,15 +15,14 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from egohieraloc.data.base import Track
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation.vq2d import overlap
 from egohieraloc.localize import Localizer
 from egohieraloc.models.weights import Calibration, load_weights
-from egohieraloc.training.composed_videos import VIDEO_CLIPS, Question, compose_questions
+from egohieraloc.training.composed_videos import VIDEO_CLIPS, Question, answer_to, compose_questions
 from egohieraloc.training.composer_config import ComposerConfig
 from egohieraloc.training.packs import Packs
-from egohieraloc.types import Floats, ResponseTrack
+from egohieraloc.types import Floats
 
 RIGHT_TUBE_IOU = 0.25
 PACK_LIMIT = 320  # photos and objects read; every photo that was kept from training is among them
@@ -60,16 +59,11 @@ def calibrate(
 
 def gather(localizer: Localizer, questions: Iterable[Question]) -> list[Evidence]:
     """Ask all questions; the localizer must not refuse any answer."""
-    size = localizer.predictor.config.input_size
     evidence = []
     for question in questions:
-        track = localizer.ask(question.query, question.video, size, size).track
-        tube = 0.0
-        if isinstance(track, ResponseTrack):
-            boxes = [p.box.xyxy for p in track.predictions]
-            given = Track.from_boxes([p.sample for p in track.predictions], boxes)
-            tube = overlap(question.truth, given)[1]
-        evidence.append(Evidence(track.score, len(question.truth) > 0, tube >= RIGHT_TUBE_IOU))
+        given, score = answer_to(question, localizer)
+        tube = overlap(question.truth, given)[1]
+        evidence.append(Evidence(score, len(question.truth) > 0, tube >= RIGHT_TUBE_IOU))
     return evidence
 
 

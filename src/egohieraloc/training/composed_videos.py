@@ -18,19 +18,22 @@ from egohieraloc.data.base import Track
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.search import EncodedVideo, store_features
+from egohieraloc.localize import Localizer
 from egohieraloc.query import Query
+from egohieraloc.settings import update
 from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.composer import Composer
 from egohieraloc.training.composer_config import ComposerConfig
 from egohieraloc.training.packs import Packs
-from egohieraloc.types import Box, Rgb
+from egohieraloc.types import Box, ResponseTrack, Rgb
 
 FPS = 5.0
 BATCH = 4  # clips composed at a time
 
 # Scanned objects only: masks of photos also show parts and surfaces nobody would ask for. The camera does
 # not look away, so that a clip holds one appearance, and a query comes with its surroundings.
-VIDEO_CLIPS = ComposerConfig(clip_frames=6, sprite_share=1.0, leave_share=0.0, crop_only_share=0.0)
+AS_VIDEO = {"clip_frames": 6, "sprite_share": 1.0, "leave_share": 0.0, "crop_only_share": 0.0}
+VIDEO_CLIPS = update(ComposerConfig(), AS_VIDEO)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +47,17 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class _Clip:
+class ComposedClip:
+    """A query and a clip in pictures, with the truth."""
+
     query: Query
-    packed: PackedFeatures
+    frames: tuple[Rgb, ...]  # T
     presence: NDArray[np.bool_]  # (T,)
     boxes_xyxy: NDArray[np.float64]  # (T, 4)
     masks: NDArray[np.bool_]  # (T, h, w)
+
+
+Halves = tuple[list[ComposedClip], list[ComposedClip]]
 
 
 def compose_questions(
@@ -62,20 +70,43 @@ def compose_questions(
     seed: int = 0,
 ) -> Iterator[Question]:
     """As many questions as clips, half of them from each half of the packs. `scratch` holds the features."""
-    halves = []
-    for number, half in enumerate(halved(packs)):
-        composer = Composer(half, config, predictor.device, 2 * seed + number)
-        halves.append(list(_compose_clips(composer, predictor, clips // 2)))
+    halves = compose_halves(packs, predictor.device, clips=clips, config=config, seed=seed)
+    return questions_of(halves, predictor, scratch, seed=seed)
+
+
+def compose_halves(
+    packs: Packs, device: torch.device, *, clips: int, config: ComposerConfig = VIDEO_CLIPS, seed: int = 0
+) -> Halves:
+    """The clips of both halves of the packs."""
+    first, second = (
+        list(_compose_clips(Composer(half, config, device, 2 * seed + number), clips // 2))
+        for number, half in enumerate(halved(packs))
+    )
+    return first, second
+
+
+def questions_of(halves: Halves, predictor: Predictor, scratch: Path, *, seed: int = 0) -> Iterator[Question]:
+    """Encode the clips, and ask for the thing of each in a video of it and all clips of the other half."""
+    packed = [[_encoded(clip, predictor) for clip in half] for half in halves]
     order = np.random.default_rng(seed)
-    for side, (own, others) in enumerate((halves, halves[::-1])):
-        for number, clip in enumerate(own):
-            parts = list(others)
+    for side, half in enumerate(halves):
+        for number, clip in enumerate(half):
+            parts = list(packed[1 - side])
             place = int(order.integers(len(parts) + 1))
-            parts.insert(place, clip)
-            packed = PackedFeatures.cat([part.packed for part in parts])
+            parts.insert(place, packed[side][number])
             folder = scratch / f"question-{side}-{number}"
-            start = place * config.clip_frames
-            yield _question(clip, start, store_features(packed, folder, fps=FPS))
+            video = store_features(PackedFeatures.cat(parts), folder, fps=FPS)
+            yield _question(clip, place * len(clip.frames), video)
+
+
+def answer_to(question: Question, localizer: Localizer) -> tuple[Track, float]:
+    """The track that is given as the answer, without frames where there is none, and its score."""
+    size = localizer.predictor.config.input_size
+    track = localizer.ask(question.query, question.video, size, size).track
+    if not isinstance(track, ResponseTrack):
+        return Track.empty(), track.score
+    boxes = [p.box.xyxy for p in track.predictions]
+    return Track.from_boxes([p.sample for p in track.predictions], boxes), track.score
 
 
 def halved(packs: Packs) -> tuple[Packs, Packs]:
@@ -99,26 +130,29 @@ def halved(packs: Packs) -> tuple[Packs, Packs]:
     return half(0), half(1)
 
 
-def _compose_clips(composer: Composer, predictor: Predictor, count: int) -> Iterator[_Clip]:
+def _compose_clips(composer: Composer, count: int) -> Iterator[ComposedClip]:
     for step in range(-(-count // BATCH)):
         batch = composer.batch(step, min(BATCH, count - step * BATCH))
-        for number in range(len(batch.query)):
-            yield _clip(batch, number, predictor)
+        for number in range(len(batch)):
+            yield _clip(batch, number)
 
 
-def _clip(batch: ClipBatch, number: int, predictor: Predictor) -> _Clip:
-    frames = [_picture(frame) for frame in batch.frames[number]]
-    index = np.arange(len(frames))
-    return _Clip(
+def _clip(batch: ClipBatch, number: int) -> ComposedClip:
+    return ComposedClip(
         Query(_picture(batch.query[number]), Box(*batch.query_box[number].tolist())),
-        predictor.encode(frames, index, index / FPS),
+        tuple(_picture(frame) for frame in batch.frames[number]),
         batch.presence[number].cpu().numpy() > 0.5,
         batch.boxes[number].double().cpu().numpy(),
         batch.masks[number].cpu().numpy() >= 0.5,
     )
 
 
-def _question(clip: _Clip, start: int, video: EncodedVideo) -> Question:
+def _encoded(clip: ComposedClip, predictor: Predictor) -> PackedFeatures:
+    index = np.arange(len(clip.frames))
+    return predictor.encode(clip.frames, index, index / FPS)
+
+
+def _question(clip: ComposedClip, start: int, video: EncodedVideo) -> Question:
     """The truth is the last stretch of the clip that shows the thing."""
     there = np.flatnonzero(clip.presence)
     breaks = np.flatnonzero(np.diff(there) > 1)

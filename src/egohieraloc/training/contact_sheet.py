@@ -1,4 +1,4 @@
-"""A look at what is being learnt: queries, frames and truth of composed clips side by side."""
+"""A look at what is being learnt: queries, frames and truth of clips side by side."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from egohieraloc.files import atomic_path
 from egohieraloc.images import write_image
 from egohieraloc.training.batches import ClipBatch
-from egohieraloc.training.composer import Composer
-from egohieraloc.training.composer_config import ComposerConfig
-from egohieraloc.training.packs import Packs
 from egohieraloc.types import Rgb
 
 TILE_PX = 224
+OVERVIEW_QUALITY = 85
 TRUTH, BOX, ABSENT = (0, 255, 0), (255, 220, 0), (255, 40, 40)
 
 
@@ -29,18 +28,24 @@ def contact_sheet(batch: ClipBatch) -> Rgb:
     return np.concatenate(rows)
 
 
-def write_contact_sheet(
-    path: str | Path,
-    packs: Packs,
-    config: ComposerConfig,
-    *,
-    seed: int = 0,
-    rows: int = 8,
-    device: str = "cpu",
-) -> None:
-    """Compose `rows` clips and write them as one picture."""
-    batch = Composer(packs, config, torch.device(device), seed).batch(0, rows)
-    write_image(path, contact_sheet(batch))
+def write_contact_sheet(folder: str | Path, batch: ClipBatch) -> None:
+    """`contact_sheet.png` at full size, and an overview of it, `contact_sheet.jpg`."""
+    sheet = contact_sheet(batch)
+    write_image(Path(folder) / "contact_sheet.png", sheet)
+    with atomic_path(Path(folder) / "contact_sheet.jpg") as temporary:
+        bgr = cv2.cvtColor(overview(sheet), cv2.COLOR_RGB2BGR)
+        cv2.imwrite(str(temporary), bgr, [cv2.IMWRITE_JPEG_QUALITY, OVERVIEW_QUALITY])
+
+
+def overview(sheet: Rgb) -> Rgb:
+    """The sheet in two columns at half its size."""
+    height, width = sheet.shape[:2]
+    middle = -(-(height // (2 * TILE_PX)) // 2) * 2 * TILE_PX  # whole rows
+    rest = np.zeros((middle, width, 3), np.uint8)
+    rest[: height - middle] = sheet[middle:]
+    return cv2.resize(
+        np.concatenate([sheet[:middle], rest], 1), (width, middle // 2), interpolation=cv2.INTER_AREA
+    )
 
 
 def _row(batch: ClipBatch, clip: int) -> Rgb:

@@ -6,16 +6,16 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 
-from egohieraloc.errors import ConfigError, EgoHieraLocError, MissingExtraError
+from egohieraloc.errors import EgoHieraLocError, MissingExtraError
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.training.batches import ClipBatch
+from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.checkpoint import TrainState, load_state, save_state
 from egohieraloc.training.losses import LossWeights, weighted_sum
 from egohieraloc.training.objective import clip_terms
@@ -23,8 +23,8 @@ from egohieraloc.training.objective import clip_terms
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-ClipSource = Callable[[int], ClipBatch]  # the batch of a step; the same step always gives the same batch
-Validate = Callable[[EgoHieraLocNet], dict[str, float]]
+ClipSource = Callable[[int], ClipBatch]  # this process's part of the batch of a step, always the same
+Validate = Callable[[int, EgoHieraLocNet], dict[str, float]]  # step and averaged weights to figures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ def train(
 ) -> TrainState:
     """Train, and return the state at the end or at the time limit. `folder` keeps checkpoints and logs.
 
-    `source` gives each process the same whole batch, of which it takes its part: many processes train as one.
+    `source` gives each process its part of a batch (`part_of_batch`): many processes train as one.
 
     Killed at any moment, nothing is lost but the steps since the last checkpoint: `resume=True` goes on.
     """
@@ -149,8 +149,9 @@ def train(
             group["lr"] = config.learning_rate * group["peak"] * factor
         batch = source(state.step)
         generator.manual_seed((config.seed << 32) + state.step)
-        chance = torch.rand(len(batch.trust), 2, generator=generator, device=accelerator.device)
-        batch, chance = _share(batch, chance, accelerator.process_index, accelerator.num_processes)
+        whole = len(batch) * accelerator.num_processes
+        chance = torch.rand(whole, 2, generator=generator, device=accelerator.device)
+        chance = chance[part_of_batch(whole, accelerator.process_index, accelerator.num_processes)]
         with accelerator.autocast():
             total, shown = objective(batch, chance)
         accelerator.backward(total)
@@ -169,22 +170,13 @@ def train(
             _require_finite(total, norm, state.step)
         if logs:
             log.write(state.step, {**shown, "learning_rate": config.learning_rate * factor, "gradient": norm})
+        validates = state.step % config.validate_every == 0 or state.step == config.steps
+        if validate and validates and accelerator.is_main_process:
+            log.write(state.step, validate(state.step, state.averaged))
         if saves and accelerator.is_main_process:
             save_state(state, folder)
-        if validate and accelerator.is_main_process and state.step % config.validate_every == 0:
-            log.write(state.step, validate(state.averaged))
     log.close()
     return state
-
-
-def _share(batch: ClipBatch, chance: Tensor, rank: int, processes: int) -> tuple[ClipBatch, Tensor]:
-    """This process's part of a batch; all parts are of one size."""
-    if len(chance) % processes:
-        raise ConfigError(
-            f"A batch of {len(chance)} clips does not divide among {processes} processes. Change optim.batch."
-        )
-    mine = slice(rank * len(chance) // processes, (rank + 1) * len(chance) // processes)
-    return ClipBatch(*(getattr(batch, f.name)[mine] for f in fields(batch))), chance[mine]
 
 
 def _freeze_norms(network: EgoHieraLocNet, where: str) -> None:

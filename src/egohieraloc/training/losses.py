@@ -101,11 +101,11 @@ def mask_loss(logits: Tensor, wanted: Tensor, trust: Tensor) -> Tensor:
     return (loss * trust).mean()
 
 
-def dice_loss(probability: Tensor, wanted: Tensor, presence: Tensor) -> Tensor:
-    """One minus the soft overlap of the mask, over the samples that have one."""
+def dice_loss(probability: Tensor, wanted: Tensor, weight: Tensor) -> Tensor:
+    """One minus the soft overlap of the mask, averaged with weights (B,): 0 where there is no mask."""
     overlap = 2 * (probability * wanted).sum((1, 2)) + 1
     total = probability.sum((1, 2)) + wanted.sum((1, 2)) + 1
-    return ((1 - overlap / total) * presence).sum() / shared_count(presence.sum())
+    return ((1 - overlap / total) * weight).sum() / shared_count(weight.sum())
 
 
 def balanced_cell_loss(logits: Tensor, wanted: Tensor, alike: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ def clip_terms(
     probability = logits.sigmoid()
     query_logits = query.mask_logits.float()
     query_truth = area_pool(batch.query_mask.float(), query_logits)[:, 0]
-    always = torch.ones_like(batch.trust)
+    trust = batch.trust.repeat_interleave(times)
     first = features.match.unflatten(0, (clips, times))[:, 0]
     cross = _cross_likeness(template.tokens, template.foreground, first)
     terms = {
@@ -51,8 +51,8 @@ def clip_terms(
             probability, box_coverage(boxes, logits.shape[-2], logits.shape[-1]), presence
         ),
         "filter": losses.filter_loss(output.response, boxes * grid, presence, network.config.dcf.sigma),
-        "mask": losses.mask_loss(logits, masks, batch.trust.repeat_interleave(times)),
-        "dice": losses.dice_loss(probability, masks, presence),
+        "mask": losses.mask_loss(logits, masks, trust),
+        "dice": losses.dice_loss(probability, masks, presence * trust),
         "cells": losses.balanced_cell_loss(ram.cell_logits, cells, alike),
         "likeness": losses.balanced_cell_loss(
             network.coarse[0] * output.foreground.float() + network.coarse[1], cells, alike
@@ -60,8 +60,8 @@ def clip_terms(
         "contrast": losses.contrast_loss(
             cross, batch.source, batch.presence[:, 0], network.coarse[0].detach()
         ),
-        "query_mask": losses.mask_loss(query_logits, query_truth, always)
-        + losses.dice_loss(query_logits.sigmoid(), query_truth, always),
+        "query_mask": losses.mask_loss(query_logits, query_truth, batch.trust)
+        + losses.dice_loss(query_logits.sigmoid(), query_truth, batch.trust),
         "query_quality": losses.quality_loss(query.quality_logit, query_logits, query_truth),
     }
     return terms, _figures(probability, masks, ram.presence_logit, presence, query_logits, query_truth)

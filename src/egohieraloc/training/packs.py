@@ -30,6 +30,7 @@ PHOTO_PX = 256
 SPRITE_PX = 192
 MASK_PX = 96  # side of the grid on which a mask is stored inside its box
 VALIDATION_SHARE = 20  # one photo in so many, chosen by its name, is never trained on
+VALIDATION_OBJECTS = 12  # and one scanned object in so many
 
 Split = Literal["train", "val", "heldout"]
 
@@ -72,9 +73,10 @@ def read_packs(
 ) -> Packs:
     """Read the packs under `folder`.
 
-    `train` has the training objects and 95 % of the photos; `val` the same objects on the other photos;
-    `heldout` the held-out objects on those other photos. `publishable` keeps only Grocery Store pictures
-    beside the scanned objects; `limit` reads at most so many photos and so many objects.
+    `train` has 95 % of the photos and eleven of twelve training objects; `val`, for validation and
+    calibration, the rest of both; `heldout`, for final figures, the held-out objects on the photos of `val`.
+    `publishable` keeps only Grocery Store pictures beside the scanned objects; `limit` reads at most so many
+    photos and so many objects.
     """
     folder = Path(folder)
     with ThreadPoolExecutor(workers) as pool:
@@ -105,6 +107,16 @@ def object_ids(names: list[str], pairs: Iterable[tuple[str, str]]) -> NDArray[np
 
 def is_validation_photo(name: str) -> bool:
     return zlib.crc32(name.encode()) % VALIDATION_SHARE == 0
+
+
+def validation_objects(names: list[str], pairs: Iterable[tuple[str, str]]) -> set[str]:
+    """Those never trained on, chosen by name; of objects joined by pairs, all or none."""
+    ids = object_ids(names, pairs)
+    return {
+        name
+        for name, first in zip(names, ids.tolist(), strict=True)
+        if zlib.crc32(names[first].encode()) % VALIDATION_OBJECTS == 0
+    }
 
 
 def _read_photos(
@@ -159,13 +171,16 @@ def _read_sprites(
 ) -> tuple[list[str], NDArray[np.uint8], NDArray[np.float32]]:
     index = json.loads(_files(folder, "index.json")[0].read_text(encoding="utf-8"))["objects"]
     held_out = set(_files(folder, "heldout_objects.txt")[0].read_text(encoding="utf-8").split())
+    pairs = _near_duplicates(folder)
     if split == "heldout":
         # A held-out object that looks like a training one measures memory, not recognition.
-        twins = {n for a, b in _near_duplicates(folder) if (a in held_out) != (b in held_out) for n in (a, b)}
-        chosen = [entry for entry in index if entry["name"] in held_out - twins]
+        twins = {n for a, b in pairs if (a in held_out) != (b in held_out) for n in (a, b)}
+        wanted = held_out - twins
     else:
-        chosen = [entry for entry in index if entry["name"] not in held_out]
-    chosen = chosen[:limit]
+        names = sorted(entry["name"] for entry in index if entry["name"] not in held_out)
+        reserved = validation_objects(names, pairs)
+        wanted = reserved if split == "val" else set(names) - reserved
+    chosen = [entry for entry in index if entry["name"] in wanted][:limit]
     names = [entry["name"] for entry in chosen]
     encoded: dict[str, bytes] = {}
     for shard in sorted({entry["shard"] for entry in chosen}):

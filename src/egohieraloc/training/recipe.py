@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -17,13 +18,20 @@ from egohieraloc.models.backbone import load_imagenet
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import save_weights
 from egohieraloc.settings import override, to_dict, update
+from egohieraloc.training.batches import ClipBatch, part_of_batch
+from egohieraloc.training.calibrate import PACK_LIMIT
 from egohieraloc.training.checkpoint import TrainState
+from egohieraloc.training.composed_videos import AS_VIDEO, compose_halves
 from egohieraloc.training.composer import Composer
 from egohieraloc.training.composer_config import ComposerConfig
+from egohieraloc.training.footage import FootageConfig
+from egohieraloc.training.footage_clips import FootageClips
+from egohieraloc.training.loading import LoadedClips, open_footage
 from egohieraloc.training.loop import ClipSource, OptimConfig, join_processes, train
 from egohieraloc.training.losses import LossWeights
 from egohieraloc.training.packs import read_packs
 from egohieraloc.training.replay import ReplayedComposer
+from egohieraloc.training.validate import Ask, Validation, ValidationConfig, composed_answers, ego4d_answers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +42,17 @@ class Recipe:
     start: str = "imagenet"  # the backbone's starting weights: "imagenet", "random", or a file or folder
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
+    source: Literal["composed", "footage"] = "composed"  # clips made from packs, or Ego4D-VQ and VISOR
     composer: ComposerConfig = field(default_factory=ComposerConfig)
+    footage: FootageConfig = field(default_factory=FootageConfig)
     losses: LossWeights = field(default_factory=LossWeights)
+    validation: ValidationConfig = field(default_factory=ValidationConfig)
+
+    @property
+    def sized_composer(self) -> ComposerConfig:
+        """The composer's settings with the sizes of the network."""
+        sizes = {"frame_px": self.network.input_size, "query_px": self.network.query_sizes[0]}
+        return update(self.composer, sizes)
 
 
 def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
@@ -70,23 +87,59 @@ def clip_source(composer: Composer, size: int) -> ClipSource:
 def run_recipe(
     recipe: Recipe, data: Path, folder: Path, *, resume: bool = False, minutes: float = math.inf
 ) -> TrainState:
-    """Train on composed clips. `folder` gets the recipe, logs, checkpoints and in the end the weights."""
+    """Train on what `data` holds. `folder` gets the recipe, logs, checkpoints and in the end the weights."""
     process = join_processes(recipe.optim)
+    part = part_of_batch(recipe.optim.batch, process.process_index, process.num_processes)
     network = build_network(recipe)
-    sizes = {"frame_px": recipe.network.input_size, "query_px": recipe.network.query_sizes[0]}
-    composer = Composer(read_packs(data), update(recipe.composer, sizes), process.device, recipe.optim.seed)
-    source = clip_source(composer, recipe.optim.batch)
+    source = _open_source(recipe, data, process.device, part)
+    validate = None
     if process.is_main_process:
         write_json(folder / "recipe.json", to_dict(recipe))
+        if recipe.validation.questions:
+            ask = _open_validation(recipe, data, process.device)
+            validate = Validation(ask, folder, process.device, resume=resume)
     state = train(
         network,
         source,
         recipe.optim,
         folder,
         weights=recipe.losses,
+        validate=validate,
         resume=resume,
         until_s=60 * minutes,
     )
     if process.is_main_process:
         save_weights(folder / "weights.safetensors", state.averaged)
     return state
+
+
+def sample_clips(recipe: Recipe, data: Path, *, clips: int = 8, publishable: bool = False) -> ClipBatch:
+    """The first clips that the recipe would train on."""
+    if recipe.source == "composed":
+        packs = read_packs(data, publishable=publishable)
+        composer = Composer(packs, recipe.sized_composer, "cpu", recipe.optim.seed)
+        return composer.batch(0, clips)
+    if publishable:
+        raise ConfigError("Only composed clips can be made of pictures that may be published.")
+    alone = update(recipe, {"optim": {"batch": clips}, "footage": {"workers": 0}})
+    return _open_source(alone, data, torch.device("cpu"), slice(clips))(0)
+
+
+def _open_source(recipe: Recipe, data: Path, device: torch.device, part: slice) -> ClipSource:
+    """This process's part of every batch."""
+    size, seed = recipe.optim.batch, recipe.optim.seed
+    if recipe.source == "composed":
+        whole = clip_source(Composer(read_packs(data), recipe.sized_composer, device, seed), size)
+        return lambda step: whole(step).take(part)
+    footage = open_footage(recipe.footage, data)
+    clips = FootageClips(footage, recipe.footage, recipe.network, batch=size, seed=seed)
+    return LoadedClips(clips, range(size)[part], workers=recipe.footage.workers, device=device)
+
+
+def _open_validation(recipe: Recipe, data: Path, device: torch.device) -> Ask:
+    config = recipe.validation
+    if recipe.source == "footage":
+        return ego4d_answers(data / config.annotations, data / config.clips, config.questions)
+    shown = update(recipe.sized_composer, AS_VIDEO | {"absent_share": 0.0})
+    packs = read_packs(data, split="val", limit=PACK_LIMIT)
+    return composed_answers(compose_halves(packs, device, clips=config.questions, config=shown))

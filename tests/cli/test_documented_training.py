@@ -1,0 +1,40 @@
+"""Every command of docs/training.md exists, with every option it is given, also under an ablation."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from egohieraloc.ablations import find_ablation
+from egohieraloc.cli import app
+from egohieraloc.settings import override
+from egohieraloc.training.recipe import Recipe
+
+TEXT = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+COMMANDS = sorted(set(re.findall(r"(?:^|`)(egohieraloc [a-z][^`\n]*)", TEXT, re.M)))
+
+
+def test_there_are_commands() -> None:
+    assert len(COMMANDS) > 7
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_documented_command_exists(command: str) -> None:
+    words = shlex.split(re.sub(r"[\[\]]", "", command))[1:]
+    if words[:2] == ["ablations", "run"]:
+        find_ablation(words[2])
+        words = words[3:]
+    place = typer.main.get_command(app)
+    while words and hasattr(place, "commands") and not words[0].startswith("-"):
+        assert words[0] in place.commands
+        place = place.commands[words.pop(0)]
+    known = {option for parameter in place.params for option in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_documented_settings_exist() -> None:
+    words = re.findall(r"--set[\s\n]+([a-z_.]+=[\w.]+)", TEXT) + re.findall(r"`([a-z]+\.[a-z_]+=\w+)`", TEXT)
+    assert len(words) > 3
+    override(Recipe(), words)

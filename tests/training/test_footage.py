@@ -1,0 +1,298 @@
+"""Ego4D-VQ and VISOR as footage: what is known of which frame, what the frames show, masks made once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from egohieraloc.boxes import iou_xyxy
+from egohieraloc.errors import ConfigError, DataError, VideoError
+from egohieraloc.query import Query
+from egohieraloc.settings import update
+from egohieraloc.training import from_ego4d, from_visor, pseudo_masks
+from egohieraloc.training.footage import FootageConfig
+from egohieraloc.training.from_ego4d import UNSURE, Ego4dFootage
+from egohieraloc.training.from_visor import VisorFootage
+from egohieraloc.training.pseudo_masks import GRID, MaskCache
+from egohieraloc.types import Mask
+from footage_world import (
+    CROP_FRAME,
+    HEIGHT,
+    QUERY_FRAME,
+    RED,
+    SHOWN,
+    SIDE,
+    VISOR_SIZE,
+    WIDTH,
+    colour_provider,
+    ego4d_box,
+    visor_box,
+    write_ego4d,
+    write_visor,
+)
+
+
+def no_progress(done: int, total: int) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("world")
+    write_ego4d(root)
+    open_ego4d(root).make_masks(colour_provider, progress=no_progress)
+    return root
+
+
+def open_ego4d(root: Path, masks: str = "masks") -> Ego4dFootage:
+    return Ego4dFootage(root / "vq_train.json", root / "clips", MaskCache(root / masks))
+
+
+def test_things_of_ego4d(world: Path) -> None:
+    """Two of each clip that is there; the invalid ones, the clip without a name and the lost one are not."""
+    things = open_ego4d(world).things
+    assert [thing.key for thing in things] == ["clip-a", "clip-a", "clip-b", "clip-b", "clip-c", "clip-c"]
+    assert [thing.place for thing in things] == ["video-0"] * 4 + ["video-1"] * 2
+    assert len({thing.name for thing in things}) == len({thing.same for thing in things}) == 6
+    red = things[0]
+    assert red.boxes.frames.tolist() == [4, 5, 6, 7, 8, 9, CROP_FRAME]
+    assert red.boxes.boxes_xyxy[0].tolist() == [52, 20, 52 + SIDE, 20 + SIDE]
+    assert (red.crop_frame, red.width, red.height) == (CROP_FRAME, WIDTH, HEIGHT)
+
+
+def test_after_the_last_appearance_a_thing_is_known_to_be_absent(world: Path) -> None:
+    red = open_ego4d(world).things[0]
+    assert red.known.tolist() == [*range(4, 10), *range(10 + UNSURE, QUERY_FRAME)]
+
+
+def test_the_same_title_in_a_clip_may_be_the_same_object(world: Path, tmp_path: Path) -> None:
+    content = json.loads((world / "vq_train.json").read_text())
+    sets = content["videos"][0]["clips"][0]["annotations"][0]["query_sets"]
+    sets["2"]["object_title"] = sets["1"]["object_title"]
+    (tmp_path / "vq.json").write_text(json.dumps(content))
+    one, other, third, *_ = Ego4dFootage(tmp_path / "vq.json", world / "clips", MaskCache(tmp_path)).things
+    assert one.same == other.same != third.same
+
+
+@pytest.mark.parametrize(
+    ("changes", "crop", "frames"),
+    [
+        ({"y": -2.0, "height": 9.0}, CROP_FRAME, [*range(4, 9), CROP_FRAME]),  # 7 px are left of frame 9
+        ({"height": 500.0}, CROP_FRAME, [*range(4, 10), CROP_FRAME]),
+    ],
+)
+def test_boxes_are_cut_at_the_border_and_slivers_left_out(
+    world: Path, tmp_path: Path, changes: dict[str, float], crop: int, frames: list[int]
+) -> None:
+    content = json.loads((world / "vq_train.json").read_text())
+    query = content["videos"][0]["clips"][0]["annotations"][0]["query_sets"]["1"]
+    query["response_track"][0] |= changes  # the last frame: the file is not sorted
+    (tmp_path / "vq.json").write_text(json.dumps(content))
+    thing = Ego4dFootage(tmp_path / "vq.json", world / "clips", MaskCache(tmp_path)).things[0]
+    assert thing.boxes.frames.tolist() == frames
+    assert thing.boxes.boxes_xyxy[:, 3].max() <= HEIGHT
+    assert 9 not in thing.known if 9 not in frames else 9 in thing.known
+    assert thing.crop_frame == crop
+
+
+def test_a_crop_of_the_response_itself_keeps_one_box(world: Path, tmp_path: Path) -> None:
+    content = json.loads((world / "vq_train.json").read_text())
+    query = content["videos"][0]["clips"][0]["annotations"][0]["query_sets"]["1"]
+    query["visual_crop"]["frame_number"] = 6
+    (tmp_path / "vq.json").write_text(json.dumps(content))
+    thing = Ego4dFootage(tmp_path / "vq.json", world / "clips", MaskCache(tmp_path)).things[0]
+    assert thing.boxes.frames.tolist() == [4, 5, 6, 7, 8, 9]
+    assert thing.boxes.boxes_xyxy[2].tolist() == [68, 20, 68 + SIDE, 20 + SIDE]
+    assert thing.crop_frame == 6
+
+
+@pytest.mark.parametrize("number", [0, 2, 4], ids=["file", "folder", "file at 10 a second"])
+def test_views_show_the_thing_where_the_annotation_says(world: Path, number: int) -> None:
+    footage = open_ego4d(world)
+    red = footage.things[number]
+    seen, gone, crop = footage.views(red, np.array([7, 15, CROP_FRAME]))
+    x, y = ego4d_box("1", 7)
+    assert seen.box is not None
+    assert seen.mask is not None
+    assert seen.picture.shape == (HEIGHT // 2, WIDTH // 2, 3)  # the clips are half the size
+    assert seen.box.xyxy == (x / 2, y / 2, (x + SIDE) / 2, (y + SIDE) / 2)
+    assert np.abs(seen.picture[seen.mask].mean(0) - RED).max() < 25
+    assert seen.mask.sum() == pytest.approx((SIDE / 2) ** 2, rel=0.08)
+    assert (gone.box, gone.mask) == (None, None)
+    assert crop.box is not None
+    assert np.abs(gone.picture - np.full(3, 110.0)).max() < 25
+
+
+def test_no_query_with_a_clip_is_an_error(world: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"has an answer and a clip .* <clip_uid>.mp4, or a folder"):
+        Ego4dFootage(world / "vq_train.json", tmp_path, MaskCache(tmp_path))
+
+
+def test_damaged_frames_are_an_error_with_a_name(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    footage = open_ego4d(world)
+    monkeypatch.setattr(from_ego4d.Video, "frames", lambda self, indices: iter(()))
+    with pytest.raises(VideoError, match=r"clip-a, .* needs are damaged"):
+        footage.views(footage.things[0], np.array([7]))
+
+
+def test_masks_are_made_once(world: Path) -> None:
+    asked: list[Query] = []
+
+    def provider(query: Query) -> tuple[Mask, float]:
+        asked.append(query)
+        return colour_provider(query)
+
+    footage = open_ego4d(world, "once")
+    with pytest.raises(DataError, match=r"6 of 6 things have no masks .* Run `egohieraloc pseudo-masks`"):
+        footage.require_masks()
+    assert footage.make_masks(provider, progress=no_progress) == 6
+    assert len(asked) == sum(len(thing.boxes) for thing in footage.things)
+    footage.require_masks()
+    assert footage.make_masks(provider, progress=no_progress) == 0
+    assert len(asked) == sum(len(thing.boxes) for thing in footage.things)
+
+
+def test_stopped_in_between_nothing_half_made_stays(world: Path) -> None:
+    def stops(query: Query) -> tuple[Mask, float]:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        return colour_provider(query)
+
+    footage = open_ego4d(world, "stopped")
+    left = 10
+    with pytest.raises(KeyboardInterrupt):
+        footage.make_masks(stops, progress=no_progress)
+    assert len(list((world / "stopped").iterdir())) == 1
+    assert footage.make_masks(colour_provider, progress=no_progress) == 5
+
+
+def test_masks_stay_in_their_box_and_where_there_is_none_the_box_is_it(world: Path) -> None:
+    for name, found, share in (("all", True, 1.0), ("none", False, 1.0)):
+        footage = open_ego4d(world, name)
+        cache = MaskCache(world / name)
+        cache.make(footage.things[0], footage, lambda q, v=found: (np.full(q.image.shape[:2], v), 0.5))
+        grids = cache.grids(footage.things[0])
+        assert grids.shape == (7, GRID, GRID)
+        assert grids.mean() == share
+        view = footage.views(footage.things[0], np.array([7]))[0]
+        assert view.mask is not None
+        assert view.mask.sum() == (SIDE // 2) ** 2
+
+
+def test_many_boxes_are_made_a_few_at_a_time(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pseudo_masks, "AT_A_TIME", 3)
+    footage = open_ego4d(world, "few")
+    sizes = []
+    pictures = footage.pictures
+    footage.pictures = lambda thing, frames: sizes.append(len(frames)) or pictures(thing, frames)  # type: ignore
+    MaskCache(world / "few").make(footage.things[0], footage, colour_provider)
+    assert sizes == [3, 3, 1]
+    whole = MaskCache(world / "masks").grids(footage.things[0])
+    assert np.array_equal(MaskCache(world / "few").grids(footage.things[0]), whole)
+
+
+def test_masks_of_other_boxes_and_broken_files_are_refused(world: Path) -> None:
+    footage = open_ego4d(world, "bad")
+    cache, thing = MaskCache(world / "bad"), footage.things[0]
+    cache.make(thing, footage, colour_provider)
+    cache.path(thing).rename(cache.path(footage.things[1]))
+    with pytest.raises(DataError, match=r"was made for other boxes. Remove it and run"):
+        cache.grids(footage.things[1])
+    cache.path(thing).write_bytes(b"half")
+    with pytest.raises(DataError, match=r"cannot be read as pseudo-masks"):
+        cache.grids(thing)
+
+
+@pytest.fixture(scope="module", params=["sparse", "dense"])
+def kitchen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    return write_visor(tmp_path_factory.mktemp("visor"), request.param), request.param
+
+
+def open_visor(kitchen: tuple[Path, str]) -> VisorFootage:
+    root, kind = kitchen
+    return VisorFootage(root / "annotations", root / "images", dense=kind == "dense")
+
+
+def test_things_of_visor(kitchen: tuple[Path, str]) -> None:
+    """Two lids in each of two stretches of two videos, no hands; every second of the dense frames."""
+    footage = open_visor(kitchen)
+    assert len(footage.things) == 8
+    assert not any("hand" in thing.name for thing in footage.things)
+    assert {thing.place for thing in footage.things} == {"P01", "P02"}
+    assert len({thing.same for thing in footage.things}) == 4  # a name in a video
+    red, blue = footage.things[0], footage.things[1]
+    assert (red.width, red.height) == VISOR_SIZE[kitchen[1]]
+    if kitchen[1] == "sparse":
+        assert red.boxes.frames.tolist() == [1, 2, 3, 4, 5]
+        assert blue.boxes.frames.tolist() == [3, 4, 5, 6, 7]
+        assert red.known.tolist() == blue.known.tolist() == list(range(10))
+        assert footage.things[2].known.tolist() == list(range(10, 20))
+    else:
+        assert red.known.tolist() == [0, 1, 2, 3, 4]
+        assert red.boxes.frames.tolist() == [1, 2]
+
+
+def test_views_of_visor_have_the_polygons_as_masks(kitchen: tuple[Path, str]) -> None:
+    footage = open_visor(kitchen)
+    gone, seen = footage.views(footage.things[0], np.array([0, 1]))
+    assert (gone.box, gone.mask) == (None, None)
+    assert seen.box is not None
+    assert seen.mask is not None
+    assert seen.picture.shape == (270, 480, 3)
+    size = VISOR_SIZE[kitchen[1]]
+    frame = 1 if kitchen[1] == "sparse" else 2
+    expected = np.array(visor_box("red lid", frame, size)) * 480 / size[0]
+    assert iou_xyxy(np.array(seen.box.xyxy), expected) > 0.93
+    assert np.abs(seen.picture[seen.mask].mean(0) - RED).max() < 25
+    assert seen.mask.mean() == pytest.approx(np.prod(expected[2:] - expected[:2]) / (480 * 270), rel=0.1)
+
+
+def test_frames_without_a_picture_are_passed_over(tmp_path: Path) -> None:
+    root = write_visor(tmp_path, videos=("P01_01",))
+    pictures = sorted((root / "images" / "P01_01").iterdir())
+    pictures[2].unlink()
+    red = VisorFootage(root / "annotations", root / "images", dense=False).things[0]
+    assert len(red.known) == 9
+    assert len(red.boxes) == len(SHOWN["red lid"]) - 1
+    with pytest.raises(DataError, match=r"No thing of .* has a picture"):
+        VisorFootage(root / "annotations", tmp_path, dense=False)
+    with pytest.raises(DataError, match=r"holds no \*.json"):
+        VisorFootage(tmp_path, tmp_path, dense=False)
+
+
+def test_frames_in_which_a_thing_is_tiny_say_nothing(tmp_path: Path) -> None:
+    root = write_visor(tmp_path, videos=("P01_01",))
+    path = root / "annotations" / "P01_01.json"
+    content = json.loads(path.read_text())
+    del content["video_annotations"][2]["annotations"][2]
+    content["video_annotations"][2]["annotations"][1]["segments"] = [[[0, 0], [5, 0], [5, 50]]]
+    path.write_text(json.dumps(content))
+    red = VisorFootage(root / "annotations", root / "images", dense=False).things[0]
+    assert red.boxes.frames.tolist() == [1, 3, 4, 5]
+    assert red.known.tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_dense_frames_are_never_nearer_than_the_gap(kitchen: tuple[Path, str]) -> None:
+    footage = open_visor(kitchen)
+    numbers = np.array([frame.frame_index for frame in footage._frames])
+    steps = np.diff(numbers)
+    assert steps[steps > 0].min() >= from_visor.GAP
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"visor_share": 1.5}, "visor_share must lie between 0 and 1, got 1.5"),
+        ({"brightness": -0.1}, "brightness must lie between 0 and 1"),
+        ({"clip_frames": 0}, "clip_frames must be at least 1"),
+        ({"workers": -1}, "workers 0, got 8 and -1"),
+    ],
+)
+def test_bad_settings(values: dict[str, float], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        update(FootageConfig(), values)
