@@ -30,9 +30,33 @@ from egohieraloc.types import Box, ResponseTrack, Rgb
 FPS = 5.0
 BATCH = 4  # clips composed at a time
 
-# Scanned objects only: masks of photos also show parts and surfaces nobody would ask for. The camera does
-# not look away, so that a clip holds one appearance, and a query comes with its surroundings.
-AS_VIDEO = {"clip_frames": 6, "sprite_share": 1.0, "leave_share": 0.0, "crop_only_share": 0.0}
+# What differs from training, where much is harder than in life. Scanned objects only: masks of photos also
+# show parts and surfaces nobody would ask for. The camera does not look away, so that a clip holds one
+# appearance. The query is a fair picture of the thing with its surroundings; the thing is seen from sides
+# near to it, of a size that can be made out, and what happens to the picture leaves it recognisable.
+AS_VIDEO = {
+    "clip_frames": 6,
+    "sprite_share": 1.0,
+    "leave_share": 0.0,
+    "near_view_share": 1.0,
+    "rotation_deg": 15.0,
+    "any_rotation_share": 0.0,
+    "size_px": (48.0, 240.0),
+    "usual_size_px": (60.0, 180.0),
+    "edge_share": 0.05,
+    "max_covered": 0.35,
+    "dark_share": 0.05,
+    "motion_blur_px": (2.0, 10.0),
+    "defocus_px": (0.5, 1.2),
+    "noise": (0.0, 0.02),
+    "low_resolution_share": 0.0,
+    "compression": (0.3, 1.2),
+    "crop_only_share": 0.0,
+    "query_hand_share": 0.0,
+    "query_blur_share": 0.1,
+    "query_resolution_px": (120, 160),
+    "query_compression": (0.2, 0.7),
+}
 VIDEO_CLIPS = update(ComposerConfig(), AS_VIDEO)
 
 

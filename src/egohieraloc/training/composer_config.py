@@ -22,8 +22,8 @@ class ComposerConfig:
     absent_share: float = 0.35  # the target is nowhere in the clip
     look_alike_share: float = 0.6  # an absent target is replaced by a look-alike; otherwise just missing
     near_view_share: float = 0.7  # a sprite is shown from one of the sides nearest to the query's
-    near_views: int = 6  # ... so many, the query's own included
-    far_view_share: float = 0.6  # otherwise from this share of the sides, nearest first
+    near_sides: float = 0.375  # ... this share of all sides, the query's own included
+    far_sides: float = 0.6  # otherwise from this share of them, nearest first
     view_change_share: float = 0.3  # a sprite turns to a neighbouring side from one frame to the next
     leave_share: float = 0.15  # the camera looks away in some frames of the clip
     leave_frame_share: float = 0.4  # ... in each of them

@@ -75,8 +75,8 @@ def _draw_views(
     """Sides (B, T) of sprites, near to or far from the query's, that change slowly."""
     batch, count = len(shown), instances.num_views
     order = instances.view_order[shown.clamp(max=instances.num_sprites - 1)]  # (B, V, V)
-    near = dice.below(min(config.near_views, count), batch)
-    far = dice.below(max(1, round(count * config.far_view_share)), batch)
+    near = dice.below(max(1, round(count * config.near_sides)), batch)
+    far = dice.below(max(1, round(count * config.far_sides)), batch)
     rank = torch.where(dice.chance(config.near_view_share, batch), near, far)
     rows = torch.arange(batch, device=shown.device)
     views = [order[rows, query_view, rank]]
