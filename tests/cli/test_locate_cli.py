@@ -128,7 +128,8 @@ def test_all_files_come_out(run: Run, tmp_path: Path, things: dict[str, str]) ->
     assert (code, err) == (0, "")
     assert result == json.loads((folder / "result.json").read_text())
     names = {path.name for path in folder.iterdir()}
-    assert names == {"result.json", "report.html", "overlay.mp4", "curve.png", "masks"}
+    asked = {"query.png", "query.json"}
+    assert names == {"result.json", "report.html", "overlay.mp4", "curve.png", "masks", *asked}
     with av.open(str(folder / "overlay.mp4")) as overlay:
         assert sum(1 for _ in overlay.decode(video=0)) >= len(result["track"])
     masks = sorted((folder / "masks").iterdir())
@@ -175,7 +176,8 @@ def test_before_the_first_frame_nothing_was_seen(run: Run, tmp_path: Path) -> No
     assert (code, err, result["found"], result["track"]) == (0, "", False, [])
     assert "no sample before the time of asking" in result["reason"]
     # Nothing of the earlier answer is left beside it.
-    assert {path.name for path in folder.iterdir()} == {"result.json", "report.html"}
+    left = {path.name for path in folder.iterdir()}
+    assert left == {"result.json", "report.html", "query.png", "query.json"}
 
 
 def test_a_threshold_says_not_found(run: Run) -> None:
