@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 # All that an answer may leave in its folder. An earlier answer's are thrown out.
 FILES = (
-    "query.png", "query_mask.png", "masks", "overlay.mp4", "curve.png", "cameras.json", "report.html",
-    "result.json",
+    "query.png", "query_mask.png", "query.json", "masks", "overlay.mp4", "curve.png", "cameras.json",
+    "report.html", "result.json",
 )  # fmt: skip
 
 
@@ -61,11 +61,9 @@ class Result:
                 "fps": float(info.fps),
                 "num_frames": info.num_frames,
             },
-            "query": {"box": list(self.query.box.xyxy), "seen_at_s": self.query.seen_at_s},
             "sample_fps": self.video.sample_fps,
             "track": _track_rows(track) if isinstance(track, ResponseTrack) else [],
             "curve": {
-                "frame": list(self.video.frame_indices),
                 "time_s": self.curve.time_s.tolist(),
                 "raw": self.curve.raw.tolist(),
                 "smooth": self.curve.smooth.tolist(),
@@ -105,7 +103,6 @@ def _track_rows(track: ResponseTrack) -> list[dict[str, Any]]:
             "time_s": p.time_s,
             "box": list(p.box.xyxy),
             "score": p.score,
-            "mask_box": None if p.mask_box is None else list(p.mask_box.xyxy),
         }
         for p in track.predictions
     ]

@@ -20,7 +20,9 @@ from egohieraloc.types import Box, Localization3D, NotFound, NotLocalized
 def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
     mask = np.zeros((40, 50), bool)
     mask[8:28, 10:30] = True
-    query = Query(np.random.default_rng(0).integers(0, 255, (40, 50, 3), np.uint8), Box(10, 8, 30, 28), mask)
+    query = Query(
+        np.random.default_rng(0).integers(0, 255, (40, 50, 3), np.uint8), Box(10, 8, 30, 28), mask, 0.4
+    )
     saved = result(make_video(tmp_path), query=query)
     odd = replace(saved.video, info=replace(saved.video.info, fps=Fraction(30_000, 1001)))
     saved = replace(saved, video=odd)
@@ -32,7 +34,8 @@ def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
     for read, written in zip(back.track.predictions, saved.track.predictions, strict=True):
         assert np.array_equal(read.mask, written.mask)
     assert back.track.predictions[0].mask_box == saved.track.predictions[0].mask_box
-    assert back.video.info == saved.video.info
+    assert (back.video.info, back.video.frame_indices) == (saved.video.info, saved.video.frame_indices)
+    assert (back.query.box, back.query.seen_at_s) == (saved.query.box, saved.query.seen_at_s)
     assert isinstance(back.place, Localization3D)
     assert back.place.views[2].weight == saved.place.views[2].weight
     assert np.array_equal(back.cameras.poses[4].cam_from_world, saved.cameras.poses[4].cam_from_world)
@@ -56,9 +59,9 @@ def test_folders_that_are_no_answer(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"holds no result\.json. Make one with `egohieraloc locate"):
         read_result(tmp_path)
     result(make_video(tmp_path)).save(tmp_path / "out")
-    path = tmp_path / "out" / "result.json"
+    path = tmp_path / "out" / "query.json"
     stored = json.loads(path.read_text())
-    del stored["query"]
+    del stored["box"]
     path.write_text(json.dumps(stored))
-    with pytest.raises(DataError, match=r"result\.json: the field 'query' is missing"):
+    with pytest.raises(DataError, match=r"out: result\.json or query\.json: the field 'box' is missing"):
         read_result(tmp_path / "out")

@@ -37,23 +37,22 @@ def read_result(folder: str | Path) -> Result:
         raise DataError(
             f"{folder} holds no result.json. Make one with `egohieraloc locate ... --out {folder}`."
         )
-    stored = read_json(path)
+    stored, asked = read_json(path), read_json(folder / "query.json")
     mask = folder / "query_mask.png"
     cameras = folder / "cameras.json"
-    with reading(str(path)):
-        query = stored["query"]
+    with reading(f"{folder}: result.json or query.json"):
         return Result(
             query=Query.from_image(
                 folder / "query.png",
-                box=Box(*query["box"]),
+                box=Box(*asked["box"]),
                 mask=mask if mask.exists() else None,
-                seen_at_s=query["seen_at_s"],
+                seen_at_s=asked["seen_at_s"],
             ),
-            video=_video(stored),
-            track=_answer(stored, folder),
+            video=_video(stored, asked),
+            track=_answer(stored, asked, folder),
             curve=_curve(stored),
             alternatives=tuple(
-                ResponseTrack(tuple(_prediction(row, None) for row in each["track"]), each["score"])
+                ResponseTrack(tuple(_prediction(row) for row in each["track"]), each["score"])
                 for each in stored["alternatives"]
             ),
             place=_place(stored["place"]) if "place" in stored else None,
@@ -61,11 +60,11 @@ def read_result(folder: str | Path) -> Result:
         )
 
 
-def _video(stored: dict[str, Any]) -> VideoRef:
+def _video(stored: dict[str, Any], asked: dict[str, Any]) -> VideoRef:
     video = stored["video"]
     fps = Fraction(video["fps"]).limit_denominator(100_000)
     info = VideoInfo(video["width"], video["height"], fps, video["num_frames"])
-    return VideoRef(video["path"], info, stored["sample_fps"], tuple(stored["curve"]["frame"]))
+    return VideoRef(video["path"], info, stored["sample_fps"], tuple(asked["sample_frames"]))
 
 
 def _curve(stored: dict[str, Any]) -> ScoreCurve:
@@ -75,14 +74,17 @@ def _curve(stored: dict[str, Any]) -> ScoreCurve:
     return ScoreCurve(time_s, raw, smooth, curve["threshold"], intervals)
 
 
-def _answer(stored: dict[str, Any], folder: Path) -> ResponseTrack | NotFound:
+def _answer(stored: dict[str, Any], asked: dict[str, Any], folder: Path) -> ResponseTrack | NotFound:
     if not stored["found"]:
         return NotFound(stored["reason"], stored["score"])
-    rows = ((row, folder / "masks" / f"{row['frame']:07d}.png") for row in stored["track"])
-    return ResponseTrack(tuple(_prediction(row, mask) for row, mask in rows), stored["score"])
+    rows = zip(stored["track"], asked["mask_boxes"], strict=True)
+    predictions = (_prediction(row, folder / "masks" / f"{row['frame']:07d}.png", box) for row, box in rows)
+    return ResponseTrack(tuple(predictions), stored["score"])
 
 
-def _prediction(row: dict[str, Any], mask: Path | None) -> FramePrediction:
+def _prediction(
+    row: dict[str, Any], mask: Path | None = None, mask_box: list[float] | None = None
+) -> FramePrediction:
     return FramePrediction(
         row["frame"],
         row["sample"],
@@ -90,7 +92,7 @@ def _prediction(row: dict[str, Any], mask: Path | None) -> FramePrediction:
         row["score"],
         Box(*row["box"]),
         read_mask(mask) if mask is not None and mask.exists() else None,
-        None if row["mask_box"] is None else Box(*row["mask_box"]),
+        None if mask_box is None else Box(*mask_box),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from egohieraloc.files import write_json
 from egohieraloc.geometry.reconstruction import write_cameras
@@ -31,6 +32,19 @@ def save_result(result: Result, folder: Path, *, folder_fps: float = 5.0) -> Pat
         write_curve(folder / "curve.png", result.curve, chosen=chosen)
     if result.cameras is not None:
         write_cameras(folder / "cameras.json", result.cameras)
+    write_json(folder / "query.json", _question(result))
     path = folder / "result.json"
     write_json(path, result.to_dict())
     return path
+
+
+def _question(result: Result) -> dict[str, Any]:
+    """What result.json leaves out: where the thing is in query.png, every sample's frame, where masks lie."""
+    track = result.track
+    masks = [p.mask_box for p in track.predictions] if isinstance(track, ResponseTrack) else []
+    return {
+        "box": list(result.query.box.xyxy),
+        "seen_at_s": result.query.seen_at_s,
+        "sample_frames": list(result.video.frame_indices),
+        "mask_boxes": [None if box is None else list(box.xyxy) for box in masks],
+    }

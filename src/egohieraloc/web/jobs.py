@@ -197,8 +197,9 @@ def answer_question(
 
 
 def answer_of(result: Result) -> Answer:
-    """A result as it goes over HTTP: what result.json says, the masks, and the 3D view."""
+    """A result as it goes over HTTP: what result.json says, frame numbers, the masks, and the 3D view."""
     plain = result.to_dict()
+    plain["curve"]["frame"] = list(result.video.frame_indices)
     scene = scene_of(result)
     if scene is not None:
         plain["scene"] = scene_payload(scene)
