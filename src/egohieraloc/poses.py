@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.config import SfmConfig
-from egohieraloc.geometry.reconstruct import reconstruct
+from egohieraloc.geometry.reconstruct import Anchor, reconstruct
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.inference.search import EncodedVideo, Progress
 from egohieraloc.settings import to_dict
@@ -19,20 +20,29 @@ from egohieraloc.video.reader import Video
 
 
 def camera_poses(
-    video: Video, encoded: EncodedVideo, cache: Path, config: SfmConfig, progress: Progress
+    video: Video,
+    encoded: EncodedVideo,
+    cache: Path,
+    config: SfmConfig,
+    progress: Progress,
+    *,
+    anchors: Sequence[Anchor] = (),
 ) -> Reconstruction | NotLocalized:
     """Poses of the encoded samples; kept in the cache, so that a second question costs nothing."""
-    settings = json.dumps(to_dict(config), sort_keys=True)
     chosen = _spread(len(encoded.frame_index), config.max_frames)
     indices = encoded.frame_index[chosen]
-    samples = hashlib.blake2b(indices.tobytes(), digest_size=8).hexdigest()
-    key = hashlib.blake2b(f"{video.content_hash} {samples} {settings}".encode(), digest_size=12).hexdigest()
+    key = hashlib.blake2b(f"{video.content_hash} {json.dumps(to_dict(config))}".encode(), digest_size=12)
+    key.update(indices.tobytes())
+    for anchor in anchors:
+        key.update(repr((anchor.camera, anchor.center_world.tolist())).encode() + anchor.rgb.tobytes())
     return reconstruct(
         video.frames(indices),
         cache=cache / "poses",
-        key=key,
+        key=key.hexdigest(),
         config=config,
+        focal_px=video.focal_px,
         descriptors=sample_descriptors(encoded)[chosen],
+        anchors=anchors,
         progress=lambda stage, share: progress(f"poses: {stage}", round(100 * share), 100),
     )
 
