@@ -1,4 +1,4 @@
-"""Camera poses of a video, from the video itself: joins the stored features to the reconstruction."""
+"""Camera poses of a video, from the video itself: which samples get one, and the name they are kept under."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from egohieraloc.geometry.reconstruct import Anchor, reconstruct
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.inference.search import EncodedVideo, Progress
 from egohieraloc.settings import to_dict
-from egohieraloc.types import Floats, NotLocalized
+from egohieraloc.types import NotLocalized
 from egohieraloc.video.reader import Video
 
 
@@ -29,8 +29,7 @@ def camera_poses(
     anchors: Sequence[Anchor] = (),
 ) -> Reconstruction | NotLocalized:
     """Poses of the encoded samples; kept in the cache, so that a second question costs nothing."""
-    chosen = _spread(len(encoded.frame_index), config.max_frames)
-    indices = encoded.frame_index[chosen]
+    indices = encoded.frame_index[_spread(len(encoded.frame_index), config.max_frames)]
     key = hashlib.blake2b(f"{video.content_hash} {json.dumps(to_dict(config))}".encode(), digest_size=12)
     key.update(indices.tobytes())
     for anchor in anchors:
@@ -41,7 +40,6 @@ def camera_poses(
         key=key.hexdigest(),
         config=config,
         focal_px=video.focal_px,
-        descriptors=sample_descriptors(encoded)[chosen],
         anchors=anchors,
         progress=lambda stage, share: progress(f"poses: {stage}", round(100 * share), 100),
     )
@@ -50,14 +48,3 @@ def camera_poses(
 def _spread(count: int, most: int) -> NDArray[np.int64]:
     """At most so many of `count` samples, evenly spread, the last one (the time of asking) among them."""
     return np.unique(np.linspace(count - 1, 0, min(count, most)).round().astype(np.int64))
-
-
-def sample_descriptors(encoded: EncodedVideo) -> Floats:
-    """One unit vector (N, D) per sample that says what it shows: the mean of its cells' descriptors."""
-    means = []
-    for number in range(encoded.num_chunks):
-        packed = encoded.chunk(number)
-        means.append(packed.match.astype(np.float32).mean((2, 3)))
-    vectors = np.concatenate(means)[: len(encoded.frame_index)].astype(np.float64)
-    vectors -= vectors.mean(0)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)

@@ -125,7 +125,7 @@ def test_a_folder_of_posed_pictures(tmp_path):
     write_cameras(tmp_path / "cameras.json", room())
     for index in (0, 5, 10, 15, 35):  # 35 has no pose
         cv2.imwrite(str(tmp_path / f"{index:06d}.png"), np.full((480, 640, 3), index, np.uint8))
-    with pytest.raises(GeometryError, match="at least 5 pictures .* it has 4 with a pose, in the unit 'm'"):
+    with pytest.raises(GeometryError, match=r"at least 5 pictures .* it has 4 with a pose, in the unit 'm'"):
         read_posed_pictures(tmp_path)
     cv2.imwrite(str(tmp_path / "20.jpg"), np.full((480, 640, 3), 20, np.uint8))
     anchors = read_posed_pictures(tmp_path).anchors
@@ -142,5 +142,5 @@ def test_a_folder_of_posed_pictures(tmp_path):
 def test_a_damaged_posed_picture_is_named(tmp_path):
     write_cameras(tmp_path / "cameras.json", room())
     (tmp_path / "000000.png").write_bytes(b"no picture")
-    with pytest.raises(QueryError, match="000000.png"):
+    with pytest.raises(QueryError, match=r"000000\.png"):
         read_posed_pictures(tmp_path)

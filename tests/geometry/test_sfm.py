@@ -134,10 +134,7 @@ def test_renders_of_known_position_make_the_path_metric(tmp_path):
 )
 def test_other_ways_to_a_map(tmp_path, config):
     shots = walk(16)
-    tiny = np.array([shot.frame.rgb[::40, ::40, 0].ravel() for shot in shots], float)
-    found = reconstruct(
-        [shot.frame for shot in shots], cache=tmp_path, key="walk", config=config, descriptors=tiny
-    )
+    found = reconstruct([shot.frame for shot in shots], cache=tmp_path, key="walk", config=config)
     assert isinstance(found, Reconstruction), found
     assert found.num_posed >= 15
     truth = {shot.frame.index: shot.pose.center_world for shot in shots}
@@ -244,8 +241,6 @@ def test_few_frames_and_bad_input(tmp_path):
     odd = [*blank_frames(3), Frame(9, 1.0, np.zeros((10, 10, 3), np.uint8))]
     with pytest.raises(GeometryError, match="frame 9 is 10x10"):
         reconstruct(odd, cache=tmp_path, key="odd")
-    with pytest.raises(GeometryError, match="one descriptor for each of 4 frames, got 2"):
-        reconstruct(blank_frames(), cache=tmp_path, key="descriptors", descriptors=np.ones((2, 8)))
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="Choose a folder"):
         reconstruct(blank_frames(), cache=tmp_path / "file", key="here")

@@ -20,8 +20,13 @@ from egohieraloc.report.build import save_report
 from egohieraloc.types import Localization3D, ResponseTrack
 from egohieraloc.video.reader import Video
 
-# Enough for a clip of 40 s, and quick: a pose for every second sample.
-DEMO_SETTINGS = ["sfm.max_frames=100", "sfm.max_features=1024", "sfm.overlap=8", "sfm.calibration_frames=0"]
+# Enough for a clean clip of 40 s, and quick: a map of every third sample; the others are registered into it.
+DEMO_SETTINGS = [
+    "sfm.max_image_side=480",
+    "sfm.max_map_frames=67",
+    "sfm.overlap=8",
+    "sfm.calibration_frames=0",
+]
 
 
 def demo(
