@@ -36,7 +36,7 @@ from egohieraloc.geometry.selection import (
 )
 
 _MIN_CALIBRATION_FRAMES = 10
-_ATTACHING_NEIGHBOURS = 6  # in time, on each side, of a frame that is registered into the map
+_ATTACHING_STEPS = (1, 2, 4)  # frames of the map before and after one that is registered into it
 _ANCHOR_NEIGHBOURS = 20  # frames that look like an anchor
 _ATTACHING_GROWTH = 3.0  # before all that was attached is adjusted together
 _BLOCK = 50  # frames or, times ten, pairs between two lines of progress
@@ -114,7 +114,7 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
     model = _largest(_map(folder, job, [job.name(i) for i in mapped]), "the frames do not overlap enough")
     others = sorted(set(range(count)) - set(_positions(model)))
     if others or job.anchors:
-        pairs = attaching_pairs(_positions(model), others, neighbours=_ATTACHING_NEIGHBOURS)
+        pairs = attaching_pairs(_positions(model), others, steps=_ATTACHING_STEPS)
         _match(folder, job, pairs | _anchor_pairs(folder, job, mapped), "attaching")
         _report("registering", 0.0)
         model = _attach(folder, job, model)
