@@ -178,6 +178,9 @@ class SfmConfig:
     overlap: int = 15  # sequential matching: reaches this many frames ahead (paper: 15)
     loop_stride: int = 2  # loop detection asks for every n-th frame of the map
     loop_neighbours: int = 10  # and matches it with this many frames that look alike
+    attach_neighbours: int = (
+        6  # frames of the map on each side that a frame registered into it is matched with
+    )
     min_inliers: int = 30  # 2D-3D matches a frame must keep to have a pose
     max_reprojection_px: float = 4.0  # of a map that is believed (median over a frame's points)
     anchor_error_m: float = 0.5  # how far pictures of known position may be off (paper: 30)

@@ -57,10 +57,10 @@ def test_loops_join_what_looks_alike_and_is_apart_in_time():
 
 
 def test_other_frames_are_tied_to_the_map_around_them():
-    near = attaching_pairs([0, 10, 20, 30], [12, 40], steps=[1])
+    near = attaching_pairs([0, 10, 20, 30], [12, 40], neighbours=1)
     assert near == {(10, 12), (12, 20), (30, 40), (12, 40)}
-    wide = attaching_pairs(range(0, 100, 10), [42], steps=(1, 2, 4))
-    assert wide == {(40, 42), (30, 42), (10, 42), (42, 50), (42, 60), (42, 80)}
+    wide = attaching_pairs(range(0, 100, 10), [42], neighbours=2)
+    assert wide == {(30, 42), (40, 42), (42, 50), (42, 60)}
 
 
 def test_vlad_tells_places_apart():

@@ -20,10 +20,10 @@ from egohieraloc.geometry import reconstruct as module
 from egohieraloc.geometry import sfm
 from egohieraloc.geometry.align import align_to_positions
 from egohieraloc.geometry.camera import Camera
+from egohieraloc.geometry.job import read_job
 from egohieraloc.geometry.locate import place
 from egohieraloc.geometry.reconstruct import Anchor, reconstruct
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
-from egohieraloc.geometry.sfm import read_job
 from egohieraloc.types import Frame, FramePrediction, Localization3D, NotLocalized
 
 QUICK = SfmConfig(max_features=600, num_threads=1)

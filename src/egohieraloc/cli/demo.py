@@ -26,6 +26,7 @@ DEMO_SETTINGS = [
     "sfm.max_image_side=480",
     "sfm.max_map_frames=67",
     "sfm.overlap=8",
+    "sfm.attach_neighbours=3",
     "sfm.calibration_frames=0",
 ]
 

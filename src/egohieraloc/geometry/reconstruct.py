@@ -19,9 +19,9 @@ from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError, OutputError
 from egohieraloc.geometry import sfm
 from egohieraloc.geometry.camera import Camera
+from egohieraloc.geometry.job import SfmJob, read_job, write_job
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
 from egohieraloc.geometry.selection import sharpness
-from egohieraloc.geometry.sfm import SfmJob, read_job, write_job
 from egohieraloc.types import Floats, Frame, NotLocalized, Rgb
 
 Progress = Callable[[str, float], None]  # the stage's name and the share of it that is done

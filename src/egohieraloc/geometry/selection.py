@@ -69,16 +69,14 @@ def alike_pairs(
     return pairs
 
 
-def attaching_pairs(mapped: Sequence[int], others: Sequence[int], *, steps: Sequence[int]) -> set[Pair]:
-    """Each other frame with the next one, and with frames of the map that many steps before and after it."""
+def attaching_pairs(mapped: Sequence[int], others: Sequence[int], *, neighbours: int) -> set[Pair]:
+    """Each other frame with the next one, and with the `neighbours` frames of the map on each side of it."""
     order = np.sort(np.asarray(mapped))
     pairs: set[Pair] = set(pairwise(sorted(others)))
     for i in others:
-        after = int(np.searchsorted(order, i))
-        for place in {after - step for step in steps} | {after + step - 1 for step in steps}:
-            if 0 <= place < len(order):
-                j = int(order[place])
-                pairs.add((min(i, j), max(i, j)))
+        place = int(np.searchsorted(order, i))
+        for j in order[max(0, place - neighbours) : place + neighbours]:
+            pairs.add((min(i, int(j)), max(i, int(j))))
     return pairs
 
 

@@ -11,19 +11,19 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError
 from egohieraloc.files import write_json
 from egohieraloc.geometry.align import align
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.check import believed
+from egohieraloc.geometry.job import SfmJob, read_job
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints, save
 from egohieraloc.geometry.selection import (
     Pair,
@@ -36,38 +36,12 @@ from egohieraloc.geometry.selection import (
 )
 
 _MIN_CALIBRATION_FRAMES = 10
-_ATTACHING_STEPS = (1, 2, 4)  # frames of the map before and after one that is registered into it
 _ANCHOR_NEIGHBOURS = 20  # frames that look like an anchor
 _ATTACHING_GROWTH = 3.0  # before all that was attached is adjusted together
 _BLOCK = 50  # frames or, times ten, pairs between two lines of progress
 _SMALL_SIDE = 800  # below it SIFT starts at double size, which costs four times as much ...
 _FEW_FEATURES = 400  # ... where a frame would have fewer features than this
 _PROBED_FRAMES = 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class SfmJob:
-    """What the process is asked to do. Pictures are images/<position>.jpg: the frames, then the anchors."""
-
-    frame_index: tuple[int, ...]
-    time_s: tuple[float, ...]
-    sharpness: tuple[float, ...]
-    size: tuple[int, int]  # width and height of the pictures in images/
-    full_size: tuple[int, int]  # and of the frames
-    focal_px: float | None  # in pixels of the frames, where it is known
-    config: SfmConfig
-    anchor_camera: Camera | None = None
-    anchor_center: tuple[tuple[float, ...], ...] = ()  # known positions of the anchors' cameras
-
-    @property
-    def anchors(self) -> range:
-        """Positions of the anchors."""
-        count = len(self.frame_index)
-        return range(count, count + len(self.anchor_center))
-
-    @staticmethod
-    def name(position: int) -> str:
-        return f"{position:06d}.jpg"
 
 
 class NoMapError(Exception):
@@ -80,23 +54,6 @@ def main(folder: Path) -> None:
         save(folder / "result.npz", _reconstruct(folder, job))
     except NoMapError as error:
         write_json(folder / "failure.json", {"reason": str(error)})
-
-
-def write_job(folder: Path, job: SfmJob) -> None:
-    write_json(folder / "job.json", asdict(job))
-
-
-def read_job(folder: Path) -> SfmJob:
-    value = json.loads((folder / "job.json").read_text(encoding="utf-8"))
-    lists = {key: tuple(value[key]) for key in ("frame_index", "time_s", "sharpness", "size", "full_size")}
-    camera = value["anchor_camera"]
-    return SfmJob(
-        **lists,
-        focal_px=value["focal_px"],
-        config=SfmConfig(**value["config"]),
-        anchor_camera=camera and Camera(**{**camera, "params": tuple(camera["params"])}),
-        anchor_center=tuple(tuple(center) for center in value["anchor_center"]),
-    )
 
 
 def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
@@ -114,7 +71,7 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
     model = _largest(_map(folder, job, [job.name(i) for i in mapped]), "the frames do not overlap enough")
     others = sorted(set(range(count)) - set(_positions(model)))
     if others or job.anchors:
-        pairs = attaching_pairs(_positions(model), others, steps=_ATTACHING_STEPS)
+        pairs = attaching_pairs(_positions(model), others, neighbours=config.attach_neighbours)
         _match(folder, job, pairs | _anchor_pairs(folder, job, mapped), "attaching")
         _report("registering", 0.0)
         model = _attach(folder, job, model)
