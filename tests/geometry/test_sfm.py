@@ -194,6 +194,22 @@ def test_a_run_stopped_among_the_features_goes_on_with_the_same_camera(tmp_path,
     database.close()
 
 
+def test_small_pictures_are_doubled_only_where_features_are_few(tmp_path, monkeypatch):
+    shots = walk(3)
+    replace_process(monkeypatch, "raise SystemExit(1)")
+    found = {}
+    for limit in (0, 10_000):
+        monkeypatch.setattr(sfm, "_FEW_FEATURES", limit)
+        config = SfmConfig(num_threads=1)
+        reconstruct([shot.frame for shot in shots], cache=tmp_path, key=f"few{limit}", config=config)
+        folder = tmp_path / f"few{limit}.work"
+        sfm._extract(folder, read_job(folder))
+        database = pycolmap.Database.open(folder / "database.db")
+        found[limit] = database.num_keypoints()
+        database.close()
+    assert found[10_000] > 1.3 * found[0] > 0
+
+
 def test_other_settings_start_afresh(tmp_path, monkeypatch):
     replace_process(monkeypatch, "raise SystemExit(1)")
     reconstruct(blank_frames(), cache=tmp_path, key="key", config=QUICK)
