@@ -15,7 +15,15 @@ from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, write_cameras
 from egohieraloc.geometry.reference import CameraHeight, KnownLength, KnownPositions, PosedPictures
-from egohieraloc.types import DepthMap, DepthUnit, NotFound
+from egohieraloc.types import (
+    Box,
+    DepthMap,
+    DepthUnit,
+    FramePrediction,
+    Localization3D,
+    NotFound,
+    ResponseTrack,
+)
 
 
 @pytest.fixture
@@ -122,3 +130,21 @@ def test_mistakes_in_a_reference_are_told_before_anything_is_computed(clip, aske
     done = run(clip, "--known-length", "far")
     assert isinstance(done.exception, GeometryError)
     assert not vars(asked)
+
+
+@pytest.mark.parametrize(
+    ("asked_frame", "words"),
+    [
+        (27, "From where the camera is at the time of asking it is 2.0 m, in front of you"),
+        (21, "From frame 21 (frame 27, the time of asking, has no camera pose) it is 2.0 m"),
+    ],
+)
+def test_the_frame_that_stands_for_the_time_of_asking_is_named(asked_frame, words):
+    here = np.array([0, 0, 2.0])
+    seen = ResponseTrack((FramePrediction(3, 1, 0.2, 0.9, Box(1, 1, 9, 9)),), 0.9)
+    result = SimpleNamespace(
+        track=seen,
+        place=Localization3D(here, here, np.eye(3), "m", 9, 10, asked_frame),
+        video=SimpleNamespace(frame_indices=tuple(range(0, 30, 3))),
+    )
+    assert words in locate.describe(result)

@@ -147,6 +147,13 @@ def _depth_source(
     return lambda indices: dict(network.predict(video.frames(sorted(indices))))
 
 
+def _viewpoint(result: Result, place: Localization3D) -> str:
+    last = result.video.frame_indices[-1]
+    if place.asked_frame == last:
+        return "where the camera is at the time of asking"
+    return f"frame {place.asked_frame} (frame {last}, the time of asking, has no camera pose)"
+
+
 def describe(result: Result) -> str:
     """The answer in words."""
     track = result.track
@@ -156,7 +163,7 @@ def describe(result: Result) -> str:
     x, y, width, height = (round(v) for v in last.box.xywh)
     where = ""
     if isinstance(result.place, Localization3D):
-        where = f"\nFrom where the camera is at the time of asking it is {describe_place(result.place)}."
+        where = f"\nFrom {_viewpoint(result, result.place)} it is {describe_place(result.place)}."
     elif result.place is not None:
         where = f"\nNo place in space: {result.place.reason}."
     return (
