@@ -1,10 +1,10 @@
 """Place seven objects of a real walk in 3D, from RGB alone, and compare with the truth.
 
-    python benchmarks/place_real.py --data DIR [--cache DIR] [--depth points|sensor] [--answers FILE]
+    python benchmarks/place_real.py --data DIR [--cache DIR] [--depth points|sensor] [--answers given|own]
 
 DIR holds rgb/, poses.txt and objects.json: a HoloLens sequence of deep-video-mvs with seven labelled objects.
 Poses come from structure from motion; the true ones only align and check. The 2D answers are the given boxes,
-or those of FILE: {"object": [{"frame": int, "score": float, "box": [x1, y1, x2, y2]}, ...]} (in our pixels).
+or with `--answers own` those of our own search. The things stand still, so any of their appearances will do.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from egohieraloc import Localizer, Query, Video
 from egohieraloc.config import FusionConfig, PlaceConfig, SfmConfig
 from egohieraloc.geometry.align import align_to_positions, fit_sim3
 from egohieraloc.geometry.depth import read_depth_folder
@@ -28,7 +29,15 @@ from egohieraloc.geometry.locate import last_appearance, place
 from egohieraloc.geometry.reconstruct import reconstruct
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.images import read_image
-from egohieraloc.types import Box, DepthMap, Floats, Frame, FramePrediction, NotLocalized
+from egohieraloc.types import (
+    Box,
+    DepthMap,
+    Floats,
+    Frame,
+    FramePrediction,
+    NotLocalized,
+    ResponseTrack,
+)
 
 FRAMES_PER_S = 5.0  # the source does not give it
 HALF_PIXEL = 0.5  # its pixel centres are at integers, ours at halves
@@ -36,6 +45,7 @@ FACTORS = ("semantic_average", "semantic_threshold", "semantic_maximum", "depth"
 UNWEIGHTED = dict.fromkeys(FACTORS, False)
 
 Rule = Callable[[Sequence[View]], Floats | None]
+Track = tuple[FramePrediction, ...]
 
 
 def main() -> None:
@@ -45,17 +55,21 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--cache", type=Path, default=Path("runs/place_real"))
     parser.add_argument("--depth", choices=("points", "sensor"), default="points")
-    parser.add_argument(
-        "--answers", type=Path, help="JSON with our own 2D answers instead of the given boxes"
-    )
+    parser.add_argument("--answers", choices=("given", "own"), default="given")
+    parser.add_argument("--model", default="mini", help="weights for our own answers")
     options = parser.parse_args()
     found = poses(options.data, options.cache)
     if isinstance(found, NotLocalized):
         raise SystemExit(f"no poses: {found.reason}")
     metric = check_poses(found, true_centers(options.data))
     objects = json.loads((options.data / "objects.json").read_text())["objects"]
-    answers = json.loads(options.answers.read_text()) if options.answers else None
-    check_objects(objects, answers, metric, options.data if options.depth == "sensor" else None)
+    if options.answers == "own":
+        tracks = own_tracks(
+            objects, options.data, Localizer.from_pretrained(options.model, cache=options.cache)
+        )
+    else:
+        tracks = [given_track(thing) for thing in objects]
+    check_objects(objects, tracks, metric, options.data if options.depth == "sensor" else None)
 
 
 def poses(data: Path, cache: Path) -> Reconstruction | NotLocalized:
@@ -95,7 +109,7 @@ def check_poses(found: Reconstruction, truth: dict[int, Floats]) -> Reconstructi
 
 
 def check_objects(
-    objects: list[dict], answers: dict | None, metric: Reconstruction, sensor: Path | None
+    objects: list[dict], tracks: list[Track], metric: Reconstruction, sensor: Path | None
 ) -> None:
     rules = {
         "last frame only (Ego4D)": last_view,
@@ -109,8 +123,7 @@ def check_objects(
     }
     errors: dict[str, list[float]] = {name: [] for name in rules}
     seconds, inside = [], []
-    for thing in objects:
-        track = given_track(thing) if answers is None else own_track(answers.get(thing["id"], []))
+    for thing, track in zip(objects, tracks, strict=True):
         depth = read_depth_folder(sensor / "depth", [p.frame_index for p in track]) if sensor else {}
         center = np.array(thing["center_world"])
         for name, rule in rules.items():
@@ -136,21 +149,34 @@ def check_objects(
     print(f"{sum(inside)}/{len(inside)}")
 
 
-def given_track(thing: dict) -> list[FramePrediction]:
+def given_track(thing: dict) -> Track:
     boxes = thing["last_appearance"]["boxes"].items()
-    return [
-        FramePrediction(int(i), int(i), int(i) / FRAMES_PER_S, 1.0, Box(*(v + HALF_PIXEL for v in box)))
-        for i, box in boxes
-    ]
+    return tuple(
+        FramePrediction(int(i), int(i), int(i) / FRAMES_PER_S, 1.0, our_box(box)) for i, box in boxes
+    )
 
 
-def own_track(rows: list[dict]) -> list[FramePrediction]:
-    return [
-        FramePrediction(
-            row["frame"], row["frame"], row["frame"] / FRAMES_PER_S, row["score"], Box(*row["box"])
-        )
-        for row in rows
-    ]
+def own_tracks(objects: list[dict], data: Path, localizer: Localizer) -> list[Track]:
+    """Our answers, asked with the box of an earlier frame of the walk."""
+    video, tracks = Video.open(data / "rgb", folder_fps=FRAMES_PER_S), []
+    for thing in objects:
+        asked = thing["query"]
+        query = Query.from_frame(video, index=asked["frame"], box=our_box(asked["box"]))
+        track = localizer.locate(query, video).track
+        found = track.predictions if isinstance(track, ResponseTrack) else ()
+        inside = [shown(thing, prediction.frame_index) for prediction in found]
+        span = f"{found[0].frame_index} to {found[-1].frame_index}" if found else "nowhere"
+        print(f"{thing['id']}: seen in frames {span}, {sum(inside)} of {len(inside)} truly show it")
+        tracks.append(tuple(found))
+    return tracks
+
+
+def shown(thing: dict, frame: int) -> bool:
+    return any(first <= frame <= last for first, last in thing["visible_intervals"])
+
+
+def our_box(box: Sequence[float]) -> Box:
+    return Box(*(v + HALF_PIXEL for v in box))
 
 
 def views_of(

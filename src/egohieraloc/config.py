@@ -205,6 +205,9 @@ class SfmConfig:
     overlap: int = 15  # sequential matching: reaches this many frames ahead (paper: 15)
     loop_stride: int = 2  # loop detection asks for every n-th frame of the map
     loop_neighbours: int = 10  # and matches it with this many frames that look alike
+    attach_neighbours: int = (
+        6  # frames of the map on each side that a frame registered into it is matched with
+    )
     min_inliers: int = 30  # 2D-3D matches a frame must keep to have a pose
     max_reprojection_px: float = 4.0  # of a map that is believed (median over a frame's points)
     anchor_error_m: float = 0.5  # how far pictures of known position may be off (paper: 30)
@@ -252,6 +255,7 @@ class PlaceConfig:
     """The 3D answer."""
 
     fusion: FusionConfig = field(default_factory=FusionConfig)
+    depth: DepthConfig = field(default_factory=DepthConfig)
     max_pose_gap_s: float = 2.0  # a frame without pose takes the nearest posed one within this time
     min_region_points: int = 3  # points of the reconstruction a view needs for a depth without network
     region_margin: float = 0.0  # how far around the box such points may lie, in box sides

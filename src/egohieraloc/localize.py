@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,8 +20,10 @@ from egohieraloc.config import (
     TemporalConfig,
     TrackerConfig,
 )
-from egohieraloc.geometry.locate import place
+from egohieraloc.geometry.depth import in_one_unit
+from egohieraloc.geometry.locate import last_appearance, place
 from egohieraloc.geometry.reconstruction import Reconstruction
+from egohieraloc.geometry.reference import PosedPictures, Reference, to_metres
 from egohieraloc.inference import tracker
 from egohieraloc.inference.answer import Answer2D, answer
 from egohieraloc.inference.live import LiveVideo
@@ -45,7 +47,6 @@ from egohieraloc.types import (
     Box,
     DepthMap,
     FramePrediction,
-    Localization3D,
     NotLocalized,
     ResponseTrack,
     Rgb,
@@ -53,6 +54,8 @@ from egohieraloc.types import (
 )
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
+
+DepthSource = Callable[[Sequence[int]], Mapping[int, DepthMap]]  # frame numbers to maps, where there are any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,13 +140,15 @@ class Localizer:
         until_s: float | None = None,
         in_3d: bool = False,
         poses: Reconstruction | None = None,
-        depth: Mapping[int, DepthMap] | None = None,
+        depth: DepthSource | None = None,
+        reference: Reference | None = None,
         progress: Progress = no_progress,
     ) -> Result:
         """Find the last appearance of the query before `until_s`, the time of asking (default: the end).
 
         in_3d: also where it is, seen from the camera at the time of asking. Camera poses come from the video
-        itself, or from `poses`; `depth` holds depth maps by frame number where there are any.
+        itself, or from `poses`. `depth` gives depth maps for the frames that show the thing; `reference` what
+        makes the camera path metric.
         """
         if not isinstance(video, Video):
             video = Video.open(video)
@@ -153,35 +158,40 @@ class Localizer:
         found = self.ask(query, encoded, video.info.width, video.info.height, progress=progress)
         clock.lap("look for the thing")
         fps = self.config.search.fps
-        reference = VideoRef(
+        about = VideoRef(
             str(video.path),
             video.info,
             min(float(video.info.fps), fps or math.inf),
             tuple(int(i) for i in encoded.frame_index),
         )
-        result = Result(query, reference, found.track, found.curve, found.alternatives)
+        result = Result(query, about, found.track, found.curve, found.alternatives)
         if not in_3d:
             return replace(result, timings_s=clock.laps)
-        cameras = poses or camera_poses(video, encoded, self.cache, self.config.sfm, progress)
+        anchors = reference.anchors if isinstance(reference, PosedPictures) else ()
+        sfm = self.config.sfm
+        cameras = poses or camera_poses(video, encoded, self.cache, sfm, progress, anchors=anchors)
         clock.lap("camera poses")
         if isinstance(cameras, NotLocalized):
             return replace(result, place=cameras, timings_s=clock.laps)
-        where = self._place(result, cameras, depth, until_s)
+        if reference is not None:
+            cameras = to_metres(cameras, reference)
+        result = self._placed(result, cameras, depth, until_s)
         clock.lap("place in space")
-        return replace(result, place=where, cameras=cameras, timings_s=clock.laps)
+        return replace(result, timings_s=clock.laps)
 
-    def _place(
-        self,
-        result: Result,
-        cameras: Reconstruction,
-        depth: Mapping[int, DepthMap] | None,
-        until_s: float | None,
-    ) -> Localization3D | NotLocalized:
+    def _placed(
+        self, result: Result, cameras: Reconstruction, depth: DepthSource | None, until_s: float | None
+    ) -> Result:
         track = result.track
-        predictions = track.predictions if isinstance(track, ResponseTrack) else ()
+        predictions = last_appearance(track.predictions) if isinstance(track, ResponseTrack) else ()
+        maps: Mapping[int, DepthMap] = {}
+        if depth is not None and predictions:
+            maps = depth([p.frame_index for p in predictions])
+            cameras, maps = in_one_unit(cameras, maps, self.config.place.depth)
         last_s = float(result.curve.time_s[-1]) if len(result.curve.time_s) else 0.0
         asked_at_s = last_s if until_s is None else min(until_s, last_s)
-        return place(predictions, cameras, asked_at_s=asked_at_s, depth=depth, config=self.config.place)
+        found = place(predictions, cameras, asked_at_s=asked_at_s, depth=maps, config=self.config.place)
+        return replace(result, place=found, cameras=cameras)
 
     def ask(
         self,

@@ -1,39 +1,46 @@
-"""Camera poses of a video, from the video itself: joins the stored features to the reconstruction."""
+"""Camera poses of a video, from the video itself: which samples get one, and the name they are kept under."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.config import SfmConfig
-from egohieraloc.geometry.reconstruct import reconstruct
+from egohieraloc.geometry.reconstruct import Anchor, reconstruct
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.inference.search import EncodedVideo, Progress
 from egohieraloc.settings import to_dict
-from egohieraloc.types import Floats, Frame, NotLocalized
+from egohieraloc.types import Frame, NotLocalized
 from egohieraloc.video.reader import Video
 
 
 def camera_poses(
-    video: Video, encoded: EncodedVideo, cache: Path, config: SfmConfig, progress: Progress
+    video: Video,
+    encoded: EncodedVideo,
+    cache: Path,
+    config: SfmConfig,
+    progress: Progress,
+    *,
+    anchors: Sequence[Anchor] = (),
 ) -> Reconstruction | NotLocalized:
     """Poses of the encoded samples; kept in the cache, so that a second question costs nothing."""
-    settings = json.dumps(to_dict(config), sort_keys=True)
-    chosen = _spread(len(encoded.frame_index), config.max_frames)
-    indices = encoded.frame_index[chosen]
-    samples = hashlib.blake2b(indices.tobytes(), digest_size=8).hexdigest()
-    key = hashlib.blake2b(f"{video.content_hash} {samples} {settings}".encode(), digest_size=12).hexdigest()
+    indices = encoded.frame_index[_spread(len(encoded.frame_index), config.max_frames)]
+    key = hashlib.blake2b(f"{video.content_hash} {json.dumps(to_dict(config))}".encode(), digest_size=12)
+    key.update(indices.tobytes())
+    for anchor in anchors:
+        key.update(repr((anchor.camera, anchor.center_world.tolist())).encode() + anchor.rgb.tobytes())
     return reconstruct(
         _counted(video.frames(indices), len(indices), progress),
         cache=cache / "poses",
-        key=key,
+        key=key.hexdigest(),
         config=config,
-        descriptors=sample_descriptors(encoded)[chosen],
+        focal_px=video.focal_px,
+        anchors=anchors,
         progress=lambda stage, share: progress(f"poses: {stage}", round(100 * share), 100),
     )
 
@@ -48,14 +55,3 @@ def _counted(frames: Iterable[Frame], count: int, progress: Progress) -> Iterato
 def _spread(count: int, most: int) -> NDArray[np.int64]:
     """At most so many of `count` samples, evenly spread, the last one (the time of asking) among them."""
     return np.unique(np.linspace(count - 1, 0, min(count, most)).round().astype(np.int64))
-
-
-def sample_descriptors(encoded: EncodedVideo) -> Floats:
-    """One unit vector (N, D) per sample that says what it shows: the mean of its cells' descriptors."""
-    means = []
-    for number in range(encoded.num_chunks):
-        packed = encoded.chunk(number)
-        means.append(packed.match.astype(np.float32).mean((2, 3)))
-    vectors = np.concatenate(means)[: len(encoded.frame_index)].astype(np.float64)
-    vectors -= vectors.mean(0)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)

@@ -1,3 +1,7 @@
+import json
+import os
+from pathlib import Path
+
 import numpy as np
 import pycolmap
 import pytest
@@ -113,3 +117,19 @@ def test_pose_moves_points_both_ways_and_knows_its_centre():
 def test_bad_poses_are_refused(matrix):
     with pytest.raises(GeometryError):
         CameraPose(matrix)
+
+
+@pytest.mark.skipif("EGOHIERALOC_DATA" not in os.environ, reason="needs EGOHIERALOC_DATA")
+def test_published_predictions_use_the_same_direction():
+    """In the accepted EgoLoc file the vector in the query camera is pose @ world, not its inverse."""
+    path = Path(os.environ["EGOHIERALOC_DATA"]) / "fixtures" / "vq3d_val_published_predictions.json"
+    videos = json.loads(path.read_text())["videos"]
+    annotations = [a for video in videos for clip in video["clips"] for a in clip["annotations"]]
+    checked = 0
+    for query in (query for annotation in annotations for query in annotation.get("query_sets", {}).values()):
+        if query.get("query_frame_pose") and query.get("mp_pred_3d_vec_query_frame"):
+            pose = CameraPose(np.array(query["query_frame_pose"])[:3])
+            seen = pose.to_cam(query["mp_pred_3d_vec_world"])
+            np.testing.assert_allclose(seen, query["mp_pred_3d_vec_query_frame"], atol=1e-6)
+            checked += 1
+    assert checked > 100

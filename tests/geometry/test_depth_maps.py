@@ -9,6 +9,7 @@ from egohieraloc.geometry.depth import (
     depth_at,
     fit_affine_disparity,
     fit_to_points,
+    in_one_unit,
     read_depth_folder,
     scale_by_depth,
 )
@@ -159,3 +160,19 @@ def test_metric_depth_makes_the_path_metric():
         scale_by_depth(world, {1: maps[0]})
     with pytest.raises(GeometryError, match="needs 20 points"):
         scale_by_depth(world, {0: DepthMap(maps[0].values, DepthUnit.RELATIVE)})
+
+
+def test_path_and_maps_are_made_to_agree():
+    world, depth = wall_world()
+    metric = DepthMap((3 * depth).astype(np.float32), DepthUnit.METRIC)
+    path, maps = in_one_unit(world, {0: metric})
+    assert path.unit == "m"
+    assert maps[0] is metric
+    np.testing.assert_allclose(path.points.xyz_world, 3 * world.points.xyz_world, rtol=1e-5)
+    relative = DepthMap(((1 / depth - 0.05) / 0.2).astype(np.float32), DepthUnit.RELATIVE)
+    path, maps = in_one_unit(world, {0: relative})
+    assert path is world
+    assert maps[0].unit is DepthUnit.SFM
+    assert in_one_unit(world, {0: relative}, DepthConfig(min_points=10_000))[1] == {}
+    known = Reconstruction(world.camera, world.frames, "m", world.points)
+    assert in_one_unit(known, {0: metric})[0] is known  # a path in metres stays as it is

@@ -6,8 +6,8 @@ from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.check import believed
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
 from egohieraloc.geometry.selection import (
+    alike_pairs,
     attaching_pairs,
-    loop_pairs,
     sequential_pairs,
     sharpest_per_window,
     sharpest_run,
@@ -47,20 +47,20 @@ def test_sequential_pairs_reach_the_overlap_with_few_pairs():
 def test_loops_join_what_looks_alike_and_is_apart_in_time():
     angle = np.concatenate([np.linspace(0, 3, 20), np.linspace(3, 0, 20)])  # there and back
     described = np.column_stack([np.cos(angle), np.sin(angle)]) * np.linspace(1, 9, 40)[:, None]
-    pairs = loop_pairs(described, stride=1, neighbours=1, min_gap=5)
+    everyone = range(40)
+    pairs = alike_pairs(described, everyone, everyone, neighbours=1, min_gap=5)
     assert {(i, 39 - i) for i in range(15)} <= pairs
     assert all(j - i > 5 for i, j in pairs)
-    assert len(loop_pairs(described, stride=4, neighbours=1, min_gap=5)) <= 10
-    assert loop_pairs(described[:4], stride=1, neighbours=3, min_gap=5) == set()
+    assert len(alike_pairs(described, range(0, 40, 4), everyone, neighbours=1, min_gap=5)) <= 10
+    assert alike_pairs(described[:4], range(4), range(4), neighbours=3, min_gap=5) == set()
+    assert alike_pairs(described, [30], range(10), neighbours=2) == {(9, 30), (8, 30)}
 
 
 def test_other_frames_are_tied_to_the_map_around_them():
-    assert attaching_pairs([0, 10, 20, 30], [12, 40], neighbours=1) == {
-        (10, 12),
-        (12, 20),
-        (30, 40),
-        (12, 40),
-    }
+    near = attaching_pairs([0, 10, 20, 30], [12, 40], neighbours=1)
+    assert near == {(10, 12), (12, 20), (30, 40), (12, 40)}
+    wide = attaching_pairs(range(0, 100, 10), [42], neighbours=2)
+    assert wide == {(30, 42), (40, 42), (42, 50), (42, 60)}
 
 
 def test_vlad_tells_places_apart():

@@ -20,10 +20,10 @@ from egohieraloc.geometry import reconstruct as module
 from egohieraloc.geometry import sfm
 from egohieraloc.geometry.align import align_to_positions
 from egohieraloc.geometry.camera import Camera
+from egohieraloc.geometry.job import read_job
 from egohieraloc.geometry.locate import place
 from egohieraloc.geometry.reconstruct import Anchor, reconstruct
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
-from egohieraloc.geometry.sfm import read_job
 from egohieraloc.types import Frame, FramePrediction, Localization3D, NotLocalized
 
 QUICK = SfmConfig(max_features=600, num_threads=1)
@@ -134,10 +134,7 @@ def test_renders_of_known_position_make_the_path_metric(tmp_path):
 )
 def test_other_ways_to_a_map(tmp_path, config):
     shots = walk(16)
-    tiny = np.array([shot.frame.rgb[::40, ::40, 0].ravel() for shot in shots], float)
-    found = reconstruct(
-        [shot.frame for shot in shots], cache=tmp_path, key="walk", config=config, descriptors=tiny
-    )
+    found = reconstruct([shot.frame for shot in shots], cache=tmp_path, key="walk", config=config)
     assert isinstance(found, Reconstruction), found
     assert found.num_posed >= 15
     truth = {shot.frame.index: shot.pose.center_world for shot in shots}
@@ -197,6 +194,22 @@ def test_a_run_stopped_among_the_features_goes_on_with_the_same_camera(tmp_path,
     database.close()
 
 
+def test_small_pictures_are_doubled_only_where_features_are_few(tmp_path, monkeypatch):
+    shots = walk(3)
+    replace_process(monkeypatch, "raise SystemExit(1)")
+    found = {}
+    for limit in (0, 10_000):
+        monkeypatch.setattr(sfm, "_FEW_FEATURES", limit)
+        config = SfmConfig(num_threads=1)
+        reconstruct([shot.frame for shot in shots], cache=tmp_path, key=f"few{limit}", config=config)
+        folder = tmp_path / f"few{limit}.work"
+        sfm._extract(folder, read_job(folder))
+        database = pycolmap.Database.open(folder / "database.db")
+        found[limit] = database.num_keypoints()
+        database.close()
+    assert found[10_000] > 1.3 * found[0] > 0
+
+
 def test_other_settings_start_afresh(tmp_path, monkeypatch):
     replace_process(monkeypatch, "raise SystemExit(1)")
     reconstruct(blank_frames(), cache=tmp_path, key="key", config=QUICK)
@@ -244,8 +257,6 @@ def test_few_frames_and_bad_input(tmp_path):
     odd = [*blank_frames(3), Frame(9, 1.0, np.zeros((10, 10, 3), np.uint8))]
     with pytest.raises(GeometryError, match="frame 9 is 10x10"):
         reconstruct(odd, cache=tmp_path, key="odd")
-    with pytest.raises(GeometryError, match="one descriptor for each of 4 frames, got 2"):
-        reconstruct(blank_frames(), cache=tmp_path, key="descriptors", descriptors=np.ones((2, 8)))
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="Choose a folder"):
         reconstruct(blank_frames(), cache=tmp_path / "file", key="here")

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from av.stream import Disposition
 from numbered_video import HEIGHT, WIDTH, number_of, picture_of, write_video
+from PIL import Image
 
 from egohieraloc.errors import VideoError
 from egohieraloc.images import write_image
@@ -540,3 +541,35 @@ def test_memory_does_not_grow_with_the_video(tmp_path: Path) -> None:
         assert count == minutes * 60
         peaks.append(peak)
     assert peaks[1] < 1.1 * peaks[0]
+
+
+def test_focal_length_where_the_file_states_one(make_video, tmp_path: Path) -> None:
+    plain = make_video("plain.mp4", frames=3)
+    assert Video.open(plain).focal_px is None
+    for text, wanted in (
+        ("26.0", 26 / np.hypot(36, 24) * np.hypot(WIDTH, HEIGHT)),
+        ("wide", None),
+        ("-1", None),
+    ):
+        tagged = tmp_path / "tagged.mov"
+        with (
+            av.open(str(plain)) as source,
+            av.open(str(tagged), "w", options={"movflags": "use_metadata_tags"}) as output,
+        ):
+            output.metadata["com.apple.quicktime.camera.focal_length.35mm_equivalent"] = text
+            stream = output.add_stream_from_template(source.streams.video[0])
+            for packet in source.demux(video=0):
+                if packet.size:
+                    packet.stream = stream
+                    output.mux(packet)
+        assert Video.open(tagged).focal_px == (None if wanted is None else pytest.approx(wanted))
+
+
+def test_focal_length_from_the_first_picture_of_a_folder(tmp_path: Path) -> None:
+    picture = Image.new("RGB", (64, 48))
+    picture.save(tmp_path / "2.jpg")
+    assert Video.open(tmp_path).focal_px is None
+    exif = Image.Exif()
+    exif.get_ifd(0x8769)[0xA405] = 28
+    picture.save(tmp_path / "1.jpg", exif=exif)
+    assert Video.open(tmp_path).focal_px == pytest.approx(28 / np.hypot(36, 24) * 80)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +21,14 @@ from egohieraloc.report.build import save_report
 from egohieraloc.types import Localization3D, ResponseTrack
 from egohieraloc.video.reader import Video
 
-# Enough for a clip of 40 s, and quick: a pose for every second sample.
-DEMO_SETTINGS = ["sfm.max_frames=100", "sfm.max_features=1024", "sfm.overlap=8", "sfm.calibration_frames=0"]
+# Enough for a clean clip of 40 s, and quick: a map of every third sample; the others are registered into it.
+DEMO_SETTINGS = [
+    "sfm.max_image_side=480",
+    "sfm.max_map_frames=67",
+    "sfm.overlap=8",
+    "sfm.attach_neighbours=3",
+    "sfm.calibration_frames=0",
+]
 
 
 def demo(
@@ -42,7 +49,7 @@ def demo(
     if isinstance(result.track, ResponseTrack):
         notes.append(compare_track(result.track, truth))
     if isinstance(result.place, Localization3D) and result.cameras is not None:
-        notes.append(compare_place(result.place, result.cameras, truth))
+        notes.append(told_place(result.place, compare_place(result.place, result.cameras, truth)))
     print(describe(result), *notes, sep="\n")
     page = save_report(result, out, localizer, notes=tuple(notes))
     print(f"See it: {page}")
@@ -67,7 +74,16 @@ def compare_track(track: ResponseTrack, truth: DemoTruth) -> str:
     )
 
 
-def compare_place(place: Localization3D, cameras: Reconstruction, truth: DemoTruth) -> str:
+@dataclass(frozen=True)
+class PlaceError:
+    """How far an answered place is from the true one."""
+
+    error_m: float
+    angle_deg: float
+    distance_m: float  # true, from the camera that asks
+
+
+def compare_place(place: Localization3D, cameras: Reconstruction, truth: DemoTruth) -> PlaceError:
     """How far the answered place is from the true one, the camera path being laid over the true path."""
     rotation, shift = truth.cam_from_world[:, :, :3], truth.cam_from_world[:, :, 3]
     centers = -np.einsum("nij,ni->nj", rotation, shift)
@@ -75,8 +91,13 @@ def compare_place(place: Localization3D, cameras: Reconstruction, truth: DemoTru
     error_m = np.linalg.norm(fit.target_from_source.points(place.point_world) - truth.target_center_world)
     true = rotation[place.asked_frame] @ truth.target_center_world + shift[place.asked_frame]
     cosine = true @ place.displacement / (np.linalg.norm(true) * place.distance)
+    angle_deg = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
+    return PlaceError(float(error_m), float(angle_deg), float(np.linalg.norm(true)))
+
+
+def told_place(place: Localization3D, off: PlaceError) -> str:
     return (
-        f"In space the answer is {100 * error_m:.0f} cm off at {np.linalg.norm(true):.1f} m true distance, "
-        f"its direction by {np.degrees(np.arccos(np.clip(cosine, -1, 1))):.1f} degrees "
+        f"In space the answer is {100 * off.error_m:.0f} cm off at {off.distance_m:.1f} m true distance, "
+        f"its direction by {off.angle_deg:.1f} degrees "
         f"({place.posed_frames} of {place.num_frames} frames have a pose)."
     )

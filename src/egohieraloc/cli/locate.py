@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +12,23 @@ import typer
 
 from egohieraloc.cli import common
 from egohieraloc.files import atomic_folder
+from egohieraloc.geometry.depth import read_depth_folder
 from egohieraloc.geometry.locate import describe as describe_place
 from egohieraloc.geometry.reconstruction import read_cameras
+from egohieraloc.geometry.reference import (
+    CameraHeight,
+    PosedPictures,
+    Reference,
+    parse_known_length,
+    read_known_positions,
+    read_posed_pictures,
+)
+from egohieraloc.localize import DepthSource
+from egohieraloc.models.depth import DepthNetwork
 from egohieraloc.report.recording import write_recording
 from egohieraloc.result import FILES, Result
 from egohieraloc.types import Localization3D, NotFound
+from egohieraloc.video.folder import Folder
 from egohieraloc.video.reader import Video
 
 
@@ -44,6 +57,25 @@ def locate(
     poses: Annotated[
         Path | None, typer.Option(help="With --3d: a cameras.json instead of poses from the video.")
     ] = None,
+    depth: Annotated[
+        Path | None, typer.Option(help="With --3d: a folder of metric depth maps named by frame number.")
+    ] = None,
+    depth_model: Annotated[
+        str | None, typer.Option(help="With --3d: a depth network of the hub, by name or folder.")
+    ] = None,
+    positions: Annotated[
+        Path | None, typer.Option(help="For metres: known camera positions, lines 'name x y z'.")
+    ] = None,
+    posed_pictures: Annotated[
+        Path | None, typer.Option(help="For metres: a folder of five or more pictures with cameras.json.")
+    ] = None,
+    known_length: Annotated[
+        str | None,
+        typer.Option(help="For metres: s,x1,y1,x2,y2,m: at s seconds these two pixels are m apart."),
+    ] = None,
+    camera_height: Annotated[
+        float | None, typer.Option(help="For metres: how high above the floor the camera is carried.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
     model: common.Model = "mini",
     device: common.Device = None,
@@ -55,13 +87,27 @@ def locate(
     """Find the last appearance of a thing in a video."""
     source = Video.open(video, folder_fps=folder_fps)
     question = common.read_query(source, query, box, at, query_mask)
-    localizer = common.build_localizer(model, device, settings, fps, cache)
+    space = (poses, depth, depth_model, positions, posed_pictures, known_length, camera_height)
+    if not in_3d and any(option is not None for option in space):
+        raise typer.BadParameter("Camera poses, depth and what makes them metric are used with --3d only.")
     cameras = read_cameras(poses) if poses else None
+    reference = _read_reference(source, positions, posed_pictures, known_length, camera_height)
+    if cameras is not None and isinstance(reference, PosedPictures):
+        raise typer.BadParameter("--posed-pictures are registered into a map; --poses brings none.")
+    maps = _depth_source(source, depth, depth_model, device)
+    localizer = common.build_localizer(model, device, settings, fps, cache)
     # A folder that cannot be written to shows now, not after the search.
     with atomic_folder(out, replaces=FILES) if out else nullcontext() as folder:
         with common.progress_bar(enabled=not json) as progress:
             result = localizer.locate(
-                question, source, until_s=until, in_3d=in_3d, poses=cameras, progress=progress
+                question,
+                source,
+                until_s=until,
+                in_3d=in_3d,
+                poses=cameras,
+                depth=maps,
+                reference=reference,
+                progress=progress,
             )
         if folder is not None:
             result.save_report(folder, localizer, folder_fps=folder_fps)
@@ -75,6 +121,49 @@ def locate(
             print(f"Everything about it is in {out}.")
 
 
+def _read_reference(
+    video: Video,
+    positions: Path | None,
+    posed_pictures: Path | None,
+    known_length: str | None,
+    camera_height: float | None,
+) -> Reference | None:
+    """What makes the camera path metric: one of the four, or nothing."""
+    given = (positions, posed_pictures, known_length, camera_height)
+    if sum(option is not None for option in given) > 1:
+        raise typer.BadParameter(
+            "Give one of --positions, --posed-pictures, --known-length, --camera-height: each sets the scale."
+        )
+    if positions is not None:
+        pictures = video.source.pictures if isinstance(video.source, Folder) else ()
+        return read_known_positions(positions, [picture.name for picture in pictures])
+    if posed_pictures is not None:
+        return read_posed_pictures(posed_pictures)
+    if known_length is not None:
+        return parse_known_length(known_length)
+    return None if camera_height is None else CameraHeight(camera_height)
+
+
+def _depth_source(
+    video: Video, folder: Path | None, model: str | None, device: str | None
+) -> DepthSource | None:
+    if folder is not None and model is not None:
+        raise typer.BadParameter("Give --depth or --depth-model, not both.")
+    if folder is not None:
+        return partial(read_depth_folder, folder)
+    if model is None:
+        return None
+    network = DepthNetwork.from_pretrained(model, device=device or "cpu")
+    return lambda indices: dict(network.predict(video.frames(sorted(indices))))
+
+
+def _viewpoint(result: Result, place: Localization3D) -> str:
+    last = result.video.frame_indices[-1]
+    if place.asked_frame == last:
+        return "where the camera is at the time of asking"
+    return f"frame {place.asked_frame} (frame {last}, the time of asking, has no camera pose)"
+
+
 def describe(result: Result) -> str:
     """The answer in words."""
     track = result.track
@@ -84,7 +173,7 @@ def describe(result: Result) -> str:
     x, y, width, height = (round(v) for v in last.box.xywh)
     where = ""
     if isinstance(result.place, Localization3D):
-        where = f"\nFrom where the camera is at the time of asking it is {describe_place(result.place)}."
+        where = f"\nFrom {_viewpoint(result, result.place)} it is {describe_place(result.place)}."
     elif result.place is not None:
         where = f"\nNo place in space: {result.place.reason}."
     return (

@@ -154,6 +154,16 @@ def fit_to_points(
     return fitted
 
 
+def in_one_unit(
+    reconstruction: Reconstruction, depth: Mapping[int, DepthMap], config: DepthConfig | None = None
+) -> tuple[Reconstruction, Mapping[int, DepthMap]]:
+    """Path and maps made to agree: metric maps make the path metric, relative ones are fitted to it."""
+    metric = any(depth_map.unit is DepthUnit.METRIC for depth_map in depth.values())
+    if metric and reconstruction.unit != "m":
+        reconstruction = scale_by_depth(reconstruction, depth)
+    return reconstruction, fit_to_points(depth, reconstruction, config)
+
+
 def _fit_frame(
     index: int, depth: DepthMap, reconstruction: Reconstruction, config: DepthConfig
 ) -> AffineDisparity | None:

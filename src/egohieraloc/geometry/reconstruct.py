@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
-import numpy as np
-from numpy.typing import NDArray
 
 from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError, OutputError
 from egohieraloc.geometry import sfm
 from egohieraloc.geometry.camera import Camera
+from egohieraloc.geometry.job import SfmJob, read_job, write_job
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
 from egohieraloc.geometry.selection import sharpness
-from egohieraloc.geometry.sfm import SfmJob, read_job, write_job
 from egohieraloc.types import Floats, Frame, NotLocalized, Rgb
 
 Progress = Callable[[str, float], None]  # the stage's name and the share of it that is done
@@ -47,7 +45,6 @@ def reconstruct(
     key: str,
     config: SfmConfig | None = None,
     focal_px: float | None = None,
-    descriptors: NDArray[np.floating] | None = None,
     anchors: Sequence[Anchor] = (),
     progress: Progress | None = None,
 ) -> Reconstruction | NotLocalized:
@@ -56,8 +53,7 @@ def reconstruct(
     `key` is a file name that stands for the video's content and all settings that matter.
 
     `frames` are only read when they are needed. `focal_px` is the focal length in pixels where it is known.
-    `descriptors` (N, D), one row for each frame, choose which frames look alike; without them local features
-    do. With five or more `anchors` the answer is in their frame, in metres, when enough of them could be
+    With five or more `anchors` the answer is in their frame, in metres, when enough of them could be
     registered; else in a unit of its own (`unit` says which). A stopped or killed run leaves its features and
     matches, and the next one goes on from there.
     """
@@ -66,7 +62,7 @@ def reconstruct(
     with suppress(GeometryError):  # absent or damaged: made again
         return load(stored)
     folder = Path(cache) / f"{key}.work"
-    job = _prepare(folder, frames, config, focal_px, descriptors, anchors)
+    job = _prepare(folder, frames, config, focal_px, anchors)
     if len(job.frame_index) < MIN_FRAMES:
         shutil.rmtree(folder)
         return NotLocalized(
@@ -86,7 +82,6 @@ def _prepare(
     frames: Iterable[Frame],
     config: SfmConfig,
     focal_px: float | None,
-    descriptors: NDArray[np.floating] | None,
     anchors: Sequence[Anchor],
 ) -> SfmJob:
     """Write pictures and job.json (last, so that it stands for a whole folder), or find them written."""
@@ -113,12 +108,6 @@ def _prepare(
         small = frame.rgb if size == full_size else cv2.resize(frame.rgb, size, interpolation=cv2.INTER_AREA)
         _write(folder, len(rows), small)
         rows.append((frame.index, frame.time_s, sharpness(small)))
-    if descriptors is not None:
-        if len(descriptors) != len(rows):
-            raise GeometryError(
-                f"Wanted one descriptor for each of {len(rows)} frames, got {len(descriptors)}."
-            )
-        np.save(folder / "descriptors.npy", descriptors)
     for position, anchor in enumerate(anchors, len(rows)):
         if anchor.camera != anchors[0].camera:
             raise GeometryError(

@@ -52,13 +52,18 @@ def sequential_pairs(count: int, overlap: int) -> set[Pair]:
     return {(i, i + step) for step in steps for i in range(count - step)}
 
 
-def loop_pairs(descriptors: Floats, *, stride: int, neighbours: int, min_gap: int) -> set[Pair]:
-    """Every `stride`-th frame with those most like it (cosine of (N, D)) that are `min_gap` away in time."""
-    unit = descriptors / np.maximum(np.linalg.norm(descriptors, axis=1, keepdims=True), 1e-12)
-    position = np.arange(len(unit))
+def alike_pairs(
+    descriptors: Floats, asking: Sequence[int], among: Sequence[int], *, neighbours: int, min_gap: int = 0
+) -> set[Pair]:
+    """Each asking frame with the `neighbours` that look most like it (cosine of (N, D)) among others.
+
+    min_gap: only frames further away in time than this; nearer ones are matched as neighbours anyway.
+    """
+    unit = _unit_rows(descriptors)
+    candidates = np.asarray(among)
     pairs: set[Pair] = set()
-    for i in range(0, len(unit), stride):
-        far = position[np.abs(position - i) > min_gap]
+    for i in asking:
+        far = candidates[np.abs(candidates - i) > min_gap]
         for j in far[np.argsort(-(unit[far] @ unit[i]), kind="stable")[:neighbours]]:
             pairs.add((min(i, int(j)), max(i, int(j))))
     return pairs

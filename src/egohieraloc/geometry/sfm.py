@@ -11,24 +11,24 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError
 from egohieraloc.files import write_json
 from egohieraloc.geometry.align import align
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.check import believed
+from egohieraloc.geometry.job import SfmJob, read_job
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints, save
 from egohieraloc.geometry.selection import (
     Pair,
+    alike_pairs,
     attaching_pairs,
-    loop_pairs,
     sequential_pairs,
     sharpest_per_window,
     sharpest_run,
@@ -36,35 +36,12 @@ from egohieraloc.geometry.selection import (
 )
 
 _MIN_CALIBRATION_FRAMES = 10
-_ANCHOR_NEIGHBOURS = 20
-_ATTACHING_NEIGHBOURS = 6
+_ANCHOR_NEIGHBOURS = 20  # frames that look like an anchor
+_ATTACHING_GROWTH = 3.0  # before all that was attached is adjusted together
 _BLOCK = 50  # frames or, times ten, pairs between two lines of progress
-_SMALL_SIDE = 800  # below it SIFT starts at double size
-
-
-@dataclass(frozen=True, kw_only=True)
-class SfmJob:
-    """What the process is asked to do. Pictures are images/<position>.jpg: the frames, then the anchors."""
-
-    frame_index: tuple[int, ...]
-    time_s: tuple[float, ...]
-    sharpness: tuple[float, ...]
-    size: tuple[int, int]  # width and height of the pictures in images/
-    full_size: tuple[int, int]  # and of the frames
-    focal_px: float | None  # in pixels of the frames, where it is known
-    config: SfmConfig
-    anchor_camera: Camera | None = None
-    anchor_center: tuple[tuple[float, ...], ...] = ()  # known positions of the anchors' cameras
-
-    @property
-    def anchors(self) -> range:
-        """Positions of the anchors."""
-        count = len(self.frame_index)
-        return range(count, count + len(self.anchor_center))
-
-    @staticmethod
-    def name(position: int) -> str:
-        return f"{position:06d}.jpg"
+_SMALL_SIDE = 800  # below it SIFT starts at double size, which costs four times as much ...
+_FEW_FEATURES = 400  # ... where a frame would have fewer features than this
+_PROBED_FRAMES = 8
 
 
 class NoMapError(Exception):
@@ -77,23 +54,6 @@ def main(folder: Path) -> None:
         save(folder / "result.npz", _reconstruct(folder, job))
     except NoMapError as error:
         write_json(folder / "failure.json", {"reason": str(error)})
-
-
-def write_job(folder: Path, job: SfmJob) -> None:
-    write_json(folder / "job.json", asdict(job))
-
-
-def read_job(folder: Path) -> SfmJob:
-    value = json.loads((folder / "job.json").read_text(encoding="utf-8"))
-    lists = {key: tuple(value[key]) for key in ("frame_index", "time_s", "sharpness", "size", "full_size")}
-    camera = value["anchor_camera"]
-    return SfmJob(
-        **lists,
-        focal_px=value["focal_px"],
-        config=SfmConfig(**value["config"]),
-        anchor_camera=camera and Camera(**{**camera, "params": tuple(camera["params"])}),
-        anchor_center=tuple(tuple(center) for center in value["anchor_center"]),
-    )
 
 
 def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
@@ -111,7 +71,7 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
     model = _largest(_map(folder, job, [job.name(i) for i in mapped]), "the frames do not overlap enough")
     others = sorted(set(range(count)) - set(_positions(model)))
     if others or job.anchors:
-        pairs = attaching_pairs(_positions(model), others, neighbours=_ATTACHING_NEIGHBOURS)
+        pairs = attaching_pairs(_positions(model), others, neighbours=config.attach_neighbours)
         _match(folder, job, pairs | _anchor_pairs(folder, job, mapped), "attaching")
         _report("registering", 0.0)
         model = _attach(folder, job, model)
@@ -131,7 +91,9 @@ def _extract(folder: Path, job: SfmJob) -> None:
     )
     options = pycolmap.FeatureExtractionOptions(num_threads=config.num_threads)
     options.sift.max_num_features = config.max_features
-    options.sift.first_octave = -1 if max(width, height) < _SMALL_SIDE else 0
+    options.sift.first_octave = 0
+    if max(width, height) < _SMALL_SIDE and _features_a_frame(folder, job, reader, options) < _FEW_FEATURES:
+        options.sift.first_octave = -1
     database = pycolmap.Database.open(folder / "database.db")
     started_before = database.exists_camera(1)
     database.close()
@@ -139,19 +101,33 @@ def _extract(folder: Path, job: SfmJob) -> None:
         _report("features", start / len(job.frame_index))
         if start or started_before:
             reader.existing_camera_id = 1
-        _extract_block(folder, range(start, min(start + _BLOCK, len(job.frame_index))), reader, options)
+        block = range(start, min(start + _BLOCK, len(job.frame_index)))
+        _extract_block(folder, "database.db", block, reader, options)
     if job.anchor_camera is not None:
         params = ",".join(str(v) for v in job.anchor_camera.params)
         reader = pycolmap.ImageReaderOptions(camera_model=job.anchor_camera.model, camera_params=params)
-        _extract_block(folder, job.anchors, reader, options)
+        _extract_block(folder, "database.db", job.anchors, reader, options)
 
 
-def _extract_block(folder: Path, positions: Iterable[int], reader: Any, options: Any) -> None:
+def _features_a_frame(folder: Path, job: SfmJob, reader: Any, options: Any) -> float:
+    """How many features a frame has, from a few of them."""
+    import pycolmap
+
+    few = np.unique(np.linspace(0, len(job.frame_index) - 1, _PROBED_FRAMES).astype(int)).tolist()
+    (folder / "probe.db").unlink(missing_ok=True)
+    _extract_block(folder, "probe.db", few, reader, options)
+    database = pycolmap.Database.open(folder / "probe.db")
+    found = database.num_keypoints() / len(few)
+    database.close()
+    return float(found)
+
+
+def _extract_block(folder: Path, database: str, positions: Iterable[int], reader: Any, options: Any) -> None:
     """Features of pictures of one camera; those the database has already are kept."""
     import pycolmap
 
     pycolmap.extract_features(
-        folder / "database.db",
+        folder / database,
         folder / "images",
         image_names=[SfmJob.name(position) for position in positions],
         camera_mode=pycolmap.CameraMode.SINGLE,
@@ -182,12 +158,14 @@ def _calibrate(folder: Path, job: SfmJob) -> None:
 
 
 def _map_pairs(folder: Path, job: SfmJob, mapped: Sequence[int]) -> set[Pair]:
-    config = job.config
-    given = folder / "descriptors.npy"
-    described = np.load(given)[mapped] if given.exists() else vlad(_local_descriptors(folder, job, mapped))
-    pairs = sequential_pairs(len(mapped), config.overlap)
-    pairs |= loop_pairs(
-        described, stride=config.loop_stride, neighbours=config.loop_neighbours, min_gap=config.overlap
+    """Neighbours in time, and frames that look alike."""
+    config, count = job.config, len(mapped)
+    pairs = sequential_pairs(count, config.overlap) | alike_pairs(
+        vlad(_local_descriptors(folder, job, mapped)),
+        range(0, count, config.loop_stride),
+        range(count),
+        neighbours=config.loop_neighbours,
+        min_gap=config.overlap,
     )
     return {(mapped[i], mapped[j]) for i, j in pairs}
 
@@ -196,10 +174,11 @@ def _anchor_pairs(folder: Path, job: SfmJob, mapped: Sequence[int]) -> set[Pair]
     """Each anchor with the frames of the map that look most like it."""
     if not job.anchors:
         return set()
-    described = vlad(_local_descriptors(folder, job, [*mapped, *job.anchors]))
-    similar = described[len(mapped) :] @ described[: len(mapped)].T
-    best = np.argsort(-similar, axis=1)[:, :_ANCHOR_NEIGHBOURS]
-    return {(mapped[j], anchor) for anchor, row in zip(job.anchors, best, strict=True) for j in row}
+    positions = [*mapped, *job.anchors]
+    described = vlad(_local_descriptors(folder, job, positions))
+    rows = range(len(mapped), len(positions))
+    pairs = alike_pairs(described, rows, range(len(mapped)), neighbours=_ANCHOR_NEIGHBOURS)
+    return {(positions[i], positions[j]) for i, j in pairs}
 
 
 def _local_descriptors(folder: Path, job: SfmJob, mapped: Sequence[int]) -> list[NDArray[np.uint8]]:
@@ -261,6 +240,8 @@ def _map(folder: Path, job: SfmJob, names: Sequence[str], *, start_from: Path | 
         constant_cameras={2} if job.anchor_camera else set(),
     )
     options.mapper.abs_pose_min_num_inliers = job.config.min_inliers
+    if start_from is not None:  # what stays where it is need not be adjusted with every tenth frame
+        options.ba_global_frames_ratio = options.ba_global_points_ratio = _ATTACHING_GROWTH
     models = pycolmap.incremental_mapping(
         folder / "database.db", folder / "images", output, options, input_path=start_from or ""
     )

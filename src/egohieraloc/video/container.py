@@ -74,6 +74,15 @@ class Container:
                 digest.update(file.read(BLOCK_BYTES))
         return digest.hexdigest()
 
+    def focal_35mm(self) -> float | None:
+        """The focal length for a 36x24 mm picture, as phones write it into QuickTime files."""
+        with _opened(self.path) as (container, stream):
+            tags = {**container.metadata, **stream.metadata}
+        values = [v for k, v in tags.items() if k.lower().endswith("focal_length.35mm_equivalent")]
+        with suppress(ValueError, IndexError):
+            return float(values[0])
+        return None
+
     def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Rgb]]:
         """Decode the given increasing frame numbers; only these are turned into RGB."""
         given = 0

@@ -18,6 +18,7 @@ from egohieraloc.types import Floats, Rgb, VideoInfo
 
 ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm"}
 HASHED_PICTURES = 256
+EXIF_BLOCK, EXIF_FOCAL_35MM = 0x8769, 0xA405
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,14 @@ class Folder:
         for index in chosen:
             digest.update(self.pictures[index].read_bytes())
         return digest.hexdigest()
+
+    def focal_35mm(self) -> float | None:
+        """The focal length for a 36x24 mm picture, from the EXIF data of the first one."""
+        from PIL import Image
+
+        with Image.open(self.pictures[0]) as picture:
+            value = picture.getexif().get_ifd(EXIF_BLOCK).get(EXIF_FOCAL_35MM)
+        return float(value) if value else None
 
     def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Rgb]]:
         for index in indices:

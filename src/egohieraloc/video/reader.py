@@ -22,6 +22,7 @@ from egohieraloc.types import Floats, Frame, Rgb, VideoInfo
 from egohieraloc.video.container import Container
 from egohieraloc.video.folder import Folder
 
+DIAGONAL_35MM = math.hypot(36, 24)
 ROUNDING_S = 1e-3  # Matroska and its like round frame times to a millisecond
 
 
@@ -38,6 +39,8 @@ class Source(Protocol):
     def times_s(self) -> Floats: ...
 
     def content_hash(self) -> str: ...
+
+    def focal_35mm(self) -> float | None: ...
 
     def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Rgb]]: ...
 
@@ -80,6 +83,14 @@ class Video:
         by its size and 1024 blocks of 1 MiB spread over it; a folder by its rate, the names and sizes of its
         pictures and the content of up to 256 of them."""
         return self.source.content_hash()
+
+    @property
+    def focal_px(self) -> float | None:
+        """The focal length in pixels where the file or its first picture states one, else None."""
+        focal_35mm = self.source.focal_35mm()
+        if not focal_35mm or not math.isfinite(focal_35mm) or focal_35mm < 0:
+            return None
+        return focal_35mm / DIAGONAL_35MM * math.hypot(self.info.width, self.info.height)
 
     def frame(self, index: int) -> Frame:
         """One frame by its number in the file."""
