@@ -16,6 +16,7 @@ from egohieraloc.types import NotLocalized
 
 class Video:
     content_hash = "abc"
+    focal_px = None
 
     def frames(self, indices: Any) -> Any:
         rgb = np.zeros((24, 32, 3), np.uint8)
@@ -23,10 +24,7 @@ class Video:
 
 
 def encoded(count: int) -> Any:
-    match = np.random.default_rng(0).random((count, 4, 2, 2))
-    return SimpleNamespace(
-        frame_index=np.arange(count), num_chunks=1, chunk=lambda number: SimpleNamespace(match=match)
-    )
+    return SimpleNamespace(frame_index=np.arange(count))
 
 
 def test_reading_is_told_and_two_frames_are_too_few(tmp_path: Path) -> None:
