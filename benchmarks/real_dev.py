@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", default="mini")
     parser.add_argument("--device")
+    parser.add_argument("--set", dest="settings", action="append", default=[], help="as of `locate`")
     parser.add_argument("--cache", type=Path, help="keep features here; without it every run encodes anew")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--baselines", action=argparse.BooleanOptionalAction, default=True)
@@ -55,7 +56,10 @@ def main() -> None:
     answers: dict[str, list[Outcome]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         localizer = Localizer.from_pretrained(
-            options.model, device=options.device, cache=options.cache or Path(scratch)
+            options.model,
+            device=options.device,
+            settings=options.settings,
+            cache=options.cache or Path(scratch),
         )
         ask = ask_long if options.long else ask_short
         answers["egohieraloc"] = ask(localizer, queries, videos, Path(scratch))

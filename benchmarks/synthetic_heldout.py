@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", default="mini")
     parser.add_argument("--device")
+    parser.add_argument("--set", dest="settings", action="append", default=[], help="as of `locate`")
     parser.add_argument("--clips", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--queries", action="store_true", help="print what became of each query")
@@ -40,7 +41,9 @@ def main() -> None:
     packs = read_packs(options.data, split="heldout")
     outcomes, mask_ious, seconds = [], [], 0.0
     with tempfile.TemporaryDirectory() as scratch:
-        localizer = Localizer.from_pretrained(options.model, device=options.device, cache=Path(scratch))
+        localizer = Localizer.from_pretrained(
+            options.model, device=options.device, settings=options.settings, cache=Path(scratch)
+        )
         size = localizer.predictor.config.input_size
         for question in compose_questions(
             packs, localizer.predictor, Path(scratch), clips=options.clips, seed=options.seed

@@ -389,7 +389,7 @@ def test_bad_files_are_explained(open_page: Open, tmp_path: Path) -> None:
     (tmp_path / "notes.mp4").write_text("no video")
     page.set_input_files("#video-file", tmp_path / "notes.mp4")
     page.wait_for_selector("#trouble:not([hidden])")
-    assert page.inner_text("#trouble").startswith("This is not a video that can be opened.")
+    assert page.inner_text("#trouble").startswith("The file cannot be read as a video")
     page.wait_for_selector("#upload", state="hidden")
     screenshot(page, "refused")
     assert [text for text in page.trouble if "422" not in text] == []
