@@ -240,8 +240,9 @@ def _map(folder: Path, job: SfmJob, names: Sequence[str], *, start_from: Path | 
         constant_cameras={2} if job.anchor_camera else set(),
     )
     options.mapper.abs_pose_min_num_inliers = job.config.min_inliers
-    if start_from is not None:  # what stays where it is need not be adjusted with every tenth frame
+    if start_from is not None:  # what stays where it is need not be adjusted again and again
         options.ba_global_frames_ratio = options.ba_global_points_ratio = _ATTACHING_GROWTH
+        options.ba_local_max_refinements = 1
     models = pycolmap.incremental_mapping(
         folder / "database.db", folder / "images", output, options, input_path=start_from or ""
     )
