@@ -81,7 +81,10 @@ def last_appearance(predictions: Sequence[FramePrediction]) -> tuple[FramePredic
 
 
 def describe(localization: Localization3D) -> str:
-    """Distance and direction in plain words: "1.8 m, to your left and below"."""
+    """Distance and direction in plain words: "1.8 m, to your left and below".
+
+    Without a scale the direction comes first: the distance says little.
+    """
     x, y, z = localization.displacement / max(localization.distance, 1e-12)
     words = []
     if z < -_ASIDE:
@@ -92,8 +95,10 @@ def describe(localization: Localization3D) -> str:
         words.append("to your right" if x > 0 else "to your left")
     if abs(y) > _ASIDE:
         words.append("below" if y > 0 else "above")
-    unit = "m" if localization.unit == "m" else "units of the reconstruction (no metric scale is known)"
-    return f"{localization.distance:.1f} {unit}, {_listed(words)}"
+    where, far = _listed(words), f"{localization.distance:.1f}"
+    return (
+        f"{far} m, {where}" if localization.unit == "m" else f"{where}, {far} units away (no scale is known)"
+    )
 
 
 def place_to_json(answer: Localization3D | NotLocalized) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def connected_components(mask: Tensor) -> Tensor:
 
     A component's label is its highest cell number. Every cell points to the root of its part; in each round
     the root of a part follows the highest root among the part's neighbours, which leaves at most half of the
-    parts of a component. The number of rounds is fixed, so that the device never waits for an answer.
+    parts of a component. A GPU makes as many rounds as could ever be needed, so as not to wait for an answer.
     """
     height, width = mask.shape[-2:]
     rounds = (height * width).bit_length()
@@ -61,7 +61,9 @@ def connected_components(mask: Tensor) -> Tensor:
     for _ in range(rounds):
         numbers = ((root + 1) * inside).float().unflatten(1, (1, height, width))
         highest = F.max_pool2d(numbers, 3, 1, 1).flatten(1).long() - 1
-        root = root.scatter_reduce(1, root, torch.where(inside, highest, root), "amax")
+        before, root = root, root.scatter_reduce(1, root, torch.where(inside, highest, root), "amax")
+        if mask.device.type == "cpu" and torch.equal(before, root):
+            break
         for _ in range(rounds):
             root = root.gather(1, root)
     return ((root + 1) * inside).unflatten(1, (height, width))
