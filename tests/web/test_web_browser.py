@@ -5,7 +5,6 @@ One server and one browser serve all tests. Screenshots are kept in runs/screens
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,22 +17,10 @@ from web_clients import Live, running_server, upload
 
 from egohieraloc.images import write_image
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 SCREENSHOTS = Path(__file__).parents[2] / "runs" / "screenshots"
 PATIENCE_MS = 60_000  # for conditions; on idle cores all come within a second or two
 HOSTILE = '<img src=x onerror="document.title=1">.mp4'
 Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
