@@ -1,6 +1,6 @@
 """Frames a second of the composer alone, of the network alone (forward, backward, step) and of both together.
 
-    python benchmarks/train_speed.py --data DIR [--preset mini] [--batch 64] [--compile]
+    python benchmarks/train_speed.py --data DIR [--preset mini] [--batch 64] [--set optim.compile=true]
 
 Timings are medians over steps, the device synchronised; `--profile` prints the costliest kernels.
 """
@@ -18,8 +18,15 @@ import torch
 from egohieraloc.config import preset
 from egohieraloc.settings import override
 from egohieraloc.training.composer import Composer
-from egohieraloc.training.loop import ClipObjective, _freeze_norms, build_optimizer
-from egohieraloc.training.losses import LossWeights
+from egohieraloc.training.loop import (
+    ClipObjective,
+    build_optimizer,
+    choose_kernels_by_trial,
+    compile_parts,
+    freeze_norms,
+    join_processes,
+    train_step,
+)
 from egohieraloc.training.packs import read_packs
 from egohieraloc.training.recipe import Recipe, build_network, clip_source
 
@@ -44,36 +51,31 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--limit", type=int)
-    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--set", nargs="*", default=[])
     arguments = parser.parse_args()
 
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    recipe = override(Recipe(network=preset(arguments.preset), start="random"), arguments.set)
+    accelerator = join_processes(recipe.optim)
+    device = accelerator.device
     start = time.perf_counter()
     packs = read_packs(arguments.data, limit=arguments.limit, workers=16)
     print(f"packs read in {time.perf_counter() - start:.1f} s", flush=True)
-    recipe = override(Recipe(network=preset(arguments.preset), start="random"), arguments.set)
-    composer = Composer(packs, recipe.composer, device, 0)
+    composer = Composer(packs, recipe.sized_composer, device, 0)
     network = build_network(recipe).to(device, memory_format=torch.channels_last).train()
+    freeze_norms(network, recipe.optim.freeze_norm)
+    choose_kernels_by_trial()
+    if recipe.optim.compile:
+        compile_parts(network)
+    objective = ClipObjective(network, recipe.losses, recipe.optim.strangers)
     optimizer = build_optimizer(network, recipe.optim)
-    objective = ClipObjective(network, LossWeights())
-    torch.backends.cudnn.benchmark = True
-    _freeze_norms(network, recipe.optim.freeze_norm)
-    if arguments.compile:
-        for part in (network.backbone, network.neck, network.ram, network.query_mask):
-            part.compile()
+    take_step = train_step(accelerator, objective, optimizer, recipe.optim.clip_norm)
 
     size = arguments.batch
     chance = torch.rand(size, 2, device=device)
 
     def learn(batch) -> None:
-        with torch.autocast(device.type, torch.bfloat16):
-            total, _ = objective(batch, chance)
-        total.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        take_step(batch, chance)
 
     fixed = composer.batch(0, size)
     make = clip_source(composer, size)

@@ -61,6 +61,7 @@ def clip_batch(config: NetworkConfig, *, clips: int = 4, times: int = 2, seed: i
         boxes,
         presence,
         torch.arange(clips),
+        torch.arange(clips)[:, None],
         torch.zeros(clips, times, size // 4, size // 4),
         torch.ones(clips),
     )

@@ -104,6 +104,7 @@ def weights(clip, query_picture, tmp_path_factory):
             torch.stack([boxes[i] for i in pick])[:, None].float(),
             torch.tensor([presence[i] for i in pick])[:, None],
             torch.zeros(count, dtype=torch.long),
+            torch.zeros(count, 1, dtype=torch.long),
             torch.zeros(count, 1, size // 4, size // 4),
             torch.ones(count),
         )

@@ -297,8 +297,8 @@ def test_frozen_statistics_stay(tmp_path: Path, where: str, frozen: int) -> None
     assert same == (set(), backbone, set(before))[frozen]
 
 
-DISTRIBUTED = override(SHORT, ["steps=4", "freeze_norm=all"])
-NO_CONTRAST = LossWeights(contrast=0)  # its negatives are those of one process
+DISTRIBUTED = override(SHORT, ["steps=4", "freeze_norm=all", "strangers=0"])  # a process has its own
+NO_CONTRAST = LossWeights(contrast=0)  # as are its negatives
 
 
 def worker(rank: int, processes: int, port: int, folder: str) -> None:

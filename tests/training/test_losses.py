@@ -29,6 +29,7 @@ def numbers(*values: float) -> Tensor:
 
 PRESENCE = numbers(1, 0, 1)
 BOXES = torch.tensor([[1.0, 1, 3, 4], [0, 0, 0, 0], [0, 2, 2, 3]], dtype=torch.float64)
+APART = torch.tensor([[False, True, False], [True, False, True], [False, True, False]])
 MASKS = (rand(3, 4, 5) > 0.5).double()
 
 CASES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
@@ -39,7 +40,7 @@ CASES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "mask": (lambda x: losses.mask_loss(x, MASKS, numbers(1, 0.3, 1)), rand(3, 4, 5) - 0.5),
     "dice": (lambda x: losses.dice_loss(x, MASKS, PRESENCE), rand(3, 4, 5)),
     "contrast": (
-        lambda x: losses.contrast_loss(x, torch.tensor([0, 1, 0]), PRESENCE, numbers(4)[0]),
+        lambda x: losses.contrast_loss(x, APART, PRESENCE, scale=4.0),
         rand(3, 3),
     ),
     "query_quality": (lambda x: losses.quality_loss(x, MASKS - 0.5, 1 - MASKS), rand(3)),
@@ -179,8 +180,8 @@ def test_look_alikes_always_count() -> None:
 
 def test_contrast_by_hand() -> None:
     likeness = torch.tensor([[1.0, 0.0, 0.5], [0.2, 0.9, 0.1], [0.0, 0.0, 0.0]])
-    present, scale = torch.tensor([1.0, 1.0, 0.0]), torch.tensor(2.0)
-    loss = losses.contrast_loss(likeness, torch.tensor([0, 1, 0]), present, scale)
+    present = torch.tensor([1.0, 1.0, 0.0])
+    loss = losses.contrast_loss(likeness, APART, present, scale=2.0)
     first = -math.log(math.exp(2) / (math.exp(2) + 1))  # frame 2 shows the same thing and is left out
     second = -math.log(math.exp(1.8) / (math.exp(0.4) + math.exp(1.8) + math.exp(0.2)))
     assert float(loss) == pytest.approx((first + second) / 2, rel=1e-5)

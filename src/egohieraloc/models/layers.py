@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+
+class LayerNorm(nn.LayerNorm):
+    """In the precision of its input also under autocast, which would read and write it in full."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return F.layer_norm(
+                x, self.normalized_shape, self.weight.to(x.dtype), self.bias.to(x.dtype), self.eps
+            )
 
 
 def conv_bn_relu(inputs: int, outputs: int, kernel: int, *, relu: bool = True) -> nn.Sequential:

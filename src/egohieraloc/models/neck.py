@@ -31,6 +31,10 @@ class FrameFeatures:
     def __getitem__(self, index: slice | Tensor) -> FrameFeatures:
         return FrameFeatures(*(getattr(self, f.name)[index] for f in fields(self)))
 
+    def rows(self, index: Tensor) -> FrameFeatures:
+        """Frames in another order, some of them again; its gradient has the same bits each time on a CPU."""
+        return FrameFeatures(*(getattr(self, f.name).index_select(0, index) for f in fields(self)))
+
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> FrameFeatures:
         return FrameFeatures(*(getattr(self, f.name).to(device, dtype) for f in fields(self)))
 

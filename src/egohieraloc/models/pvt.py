@@ -32,6 +32,7 @@ from egohieraloc.models.backbone import (
     pyramid,
     read_checkpoint,
 )
+from egohieraloc.models.layers import LayerNorm
 
 
 class Shape(NamedTuple):
@@ -59,8 +60,8 @@ SHAPES = {
 }
 
 
-def _norm(channels: int) -> nn.LayerNorm:
-    return nn.LayerNorm(channels, eps=1e-6)
+def _norm(channels: int) -> LayerNorm:
+    return LayerNorm(channels, eps=1e-6)
 
 
 def _tokens_from_map(x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from egohieraloc.config import NeckConfig, RamConfig
-from egohieraloc.models.layers import conv_bn_relu, resize
+from egohieraloc.models.layers import LayerNorm, conv_bn_relu, resize
 from egohieraloc.models.neck import FrameFeatures
 
 
@@ -38,12 +38,12 @@ class CrossAttention(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.norm = nn.LayerNorm(width)
+        self.norm = LayerNorm(width)
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(width, 2 * width)
         self.out = nn.Linear(width, width)
         self.feed_forward = nn.Sequential(
-            nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+            LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
         )
 
     def forward(self, cells: Tensor, tokens: Tensor, keep: Tensor) -> Tensor:

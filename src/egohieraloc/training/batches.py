@@ -25,7 +25,8 @@ class ClipBatch:
     masks: Tensor  # (B, T, F/4, F/4) share of each cell that shows the target
     boxes: Tensor  # (B, T, 4) of the visible part; zeros where absent
     presence: Tensor  # (B, T) 0 or 1
-    source: Tensor  # (B,) int64; equal for the same object
+    source: Tensor  # (B,) int64: where the object comes from; equal for the same object
+    shown: Tensor  # (B, K) int64: sources of all that the clip may show, as far as known
     distractor_masks: Tensor  # (B, T, F/4, F/4) look-alikes of the target, where they are known
     trust: Tensor  # (B,) weight of the mask: 1 for real masks, 0.3 for pseudo-masks
 

@@ -42,8 +42,7 @@ class TrainState:
         mine: list[Tensor] = list(self.averaged.parameters())
         new: list[Tensor] = list(network.parameters())
         torch._foreach_lerp_(mine, new, 1 - decay)
-        for buffer, value in zip(self.averaged.buffers(), network.buffers(), strict=True):
-            buffer.copy_(value)
+        torch._foreach_copy_(list(self.averaged.buffers()), list(network.buffers()))
 
 
 def save_state(state: TrainState, folder: Path) -> None:
@@ -64,13 +63,14 @@ def load_state(state: TrainState, folder: Path) -> None:
     """Go on from the exact state, or from a portable one when there is no other; in place."""
     path = folder / CHECKPOINT
     if not path.exists() and (folder / "portable.json").exists():
-        saved = _read_portable(folder, state.optimizer)
+        saved = _read_portable(folder)
     else:
         saved = _read_exact(path)
     try:
         state.network.load_state_dict(saved["network"])
         state.averaged.load_state_dict(saved["averaged"])
-        state.optimizer.load_state_dict(saved["optimizer"])
+        moments = {"state": saved["optimizer"]["state"]}  # the settings are the recipe's
+        state.optimizer.load_state_dict(state.optimizer.state_dict() | moments)
         state.step = saved["step"]
     except (KeyError, RuntimeError, ValueError) as error:
         raise WeightsError(
@@ -123,7 +123,7 @@ def _half(value: Tensor) -> Tensor:
     return value.bfloat16() if value.is_floating_point() and value.ndim > 1 else value
 
 
-def _read_portable(folder: Path, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def _read_portable(folder: Path) -> dict[str, Any]:
     tensors: dict[str, Tensor] = {}
     try:
         index = json.loads((folder / "portable.json").read_text())
@@ -146,5 +146,5 @@ def _read_portable(folder: Path, optimizer: torch.optim.Optimizer) -> dict[str, 
         "step": index["step"],
         "network": part("network"),
         "averaged": part("averaged"),
-        "optimizer": {**optimizer.state_dict(), "state": moments},
+        "optimizer": {"state": moments},
     }

@@ -137,8 +137,8 @@ class Composer:
         if len(chosen) == 0:
             return canvas
         cameras = cameras.of(chosen)
-        wanted, center, size = cast.target[chosen], target.center[chosen], target.size[chosen]
-        props = draw_rivals(dice, config, self._instances, wanted, cameras, center, size, self._large)
+        rival, center, size = cast.rival[chosen], target.center[chosen], target.size[chosen]
+        props = draw_rivals(dice, config, self._instances, rival, cameras, center, size, self._large)
         maps = draw_texture_from_scene(dice, config, props, cameras)
         rendered = render(config, props, cameras, maps, self._large)
         layer = layers_of(rendered, torch.ones_like(size, dtype=torch.bool), self._dtype)[0]
@@ -207,6 +207,7 @@ class Composer:
             boxes=tight_box(labels[:, 0] > 0.5).unflatten(0, (batch, frames)),
             presence=present.float().unflatten(0, (batch, frames)),
             source=self._instances.source[cast.target],
+            shown=cast.sources(self._instances),
             distractor_masks=masks[:, :, 1],
             trust=torch.ones(batch, device=self._device),
         )

@@ -177,6 +177,7 @@ def _packed(
         boxes=torch.tensor([corners]),
         presence=torch.tensor([[float(box is not None) for box in boxes]]),
         source=torch.tensor([source]),
+        shown=torch.tensor([[source]]),
         distractor_masks=torch.zeros_like(mask_bytes),
         trust=torch.tensor([trust]),
     )

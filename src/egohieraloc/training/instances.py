@@ -58,13 +58,13 @@ class Instances:
         self.view_order = torch.einsum("ovc,owc->ovw", direction, direction).argsort(-1, descending=True)
         self._sprite_extent, self._sprite_area = self._measure_sprites()
         self._mask_area = filled(self.mask_crops)
-        photo_group = self.num_sprites + self.mask_photo
-        group = torch.cat((packs.sprite_id.to(device), photo_group))
-        self.source = torch.cat(
-            (packs.sprite_id.to(device), torch.arange(self.num_sprites, self.count, device=device))
-        )
+        # Scanned objects that are hardly told apart have one number; so have all objects of a photo.
+        self._first_photo = int(packs.sprite_id.max()) + 1
+        self.source = torch.cat((packs.sprite_id.to(device), self.source_of_photo(self.mask_photo)))
         features = torch.cat((self._describe_sprites(), self._describe_masks()))
-        self.look_alikes = nearest_others(features, group, self.num_sprites, neighbours, twin_similarity)
+        self.look_alikes = nearest_others(
+            features, self.source, self.num_sprites, neighbours, twin_similarity
+        )
 
     def is_sprite(self, instance: Tensor) -> Tensor:
         return instance < self.num_sprites
@@ -72,6 +72,10 @@ class Instances:
     def photo_of(self, instance: Tensor) -> Tensor:
         """The photo an instance comes from; for a sprite an arbitrary one."""
         return self.mask_photo[(instance - self.num_sprites).clamp(min=0)]
+
+    def source_of_photo(self, photo: Tensor) -> Tensor:
+        """The number in `source` of all objects of a photo."""
+        return self._first_photo + photo
 
     def box_of(self, instance: Tensor) -> Tensor:
         """Box (N, 4) in its photo; meaningless for a sprite."""

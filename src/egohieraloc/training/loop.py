@@ -19,6 +19,7 @@ from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.checkpoint import TrainState, load_state, save_state
 from egohieraloc.training.losses import LossWeights, weighted_sum
 from egohieraloc.training.objective import clip_terms
+from egohieraloc.training.recorded import Outcome, RecordedStep, TrainStep
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -43,6 +44,7 @@ class OptimConfig:
     precision: Literal["bf16", "no"] = "bf16"
     compile: bool = False
     freeze_norm: Literal["none", "backbone", "all"] = "backbone"  # BatchNorm statistics kept as they are
+    strangers: int = 2  # frames of other clips that each query is also shown, those it likes best
     seed: int = 0
     checkpoint_every: int = 500
     validate_every: int = 1000
@@ -56,13 +58,14 @@ class LossNotFiniteError(EgoHieraLocError):
 class ClipObjective(nn.Module):
     """Network and losses as one module, so that a parallel wrapper sees one forward pass."""
 
-    def __init__(self, network: EgoHieraLocNet, weights: LossWeights) -> None:
+    def __init__(self, network: EgoHieraLocNet, weights: LossWeights, strangers: int) -> None:
         super().__init__()
         self.network = network
         self.weights = weights
+        self.strangers = strangers
 
     def forward(self, batch: ClipBatch, chance: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        terms, figures = clip_terms(self.network, batch, chance)
+        terms, figures = clip_terms(self.network, batch, chance, strangers=self.strangers)
         total = weighted_sum(terms, self.weights)
         shown = {name: value.detach() for name, value in (terms | figures).items()}
         return total, shown | {"total": total.detach()}
@@ -79,21 +82,44 @@ def learning_rate_factor(step: int, config: OptimConfig) -> float:
 
 
 def build_optimizer(network: EgoHieraLocNet, config: OptimConfig) -> torch.optim.AdamW:
-    """AdamW; the backbone moves more slowly, and vectors (norms, biases) do not decay."""
+    """AdamW; the backbone moves more slowly, and vectors (norms, biases) do not decay.
+
+    On a GPU rates are tensors, which a recorded step reads anew each time.
+    """
     groups: dict[tuple[float, float], list[Tensor]] = {}
     for name, parameter in network.named_parameters():
         rate = config.backbone_rate if name.startswith("backbone.") else 1.0
         decay = config.weight_decay if parameter.ndim > 1 else 0.0
         groups.setdefault((rate, decay), []).append(parameter)
-    fused = next(network.parameters()).is_cuda
+    device = next(network.parameters()).device
+    cuda = device.type == "cuda"
+
+    def start(rate: float) -> Tensor | float:
+        return torch.tensor(rate, device=device) if cuda else rate
+
     return torch.optim.AdamW(
         [
-            {"params": parameters, "lr": rate * config.learning_rate, "weight_decay": decay, "peak": rate}
+            {
+                "params": parameters,
+                "lr": start(rate * config.learning_rate),
+                "weight_decay": decay,
+                "peak": rate,
+            }
             for (rate, decay), parameters in groups.items()
         ],
-        lr=config.learning_rate,
-        fused=fused,
+        lr=start(config.learning_rate),
+        fused=cuda,
+        capturable=cuda,
     )
+
+
+def set_rates(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of every group to its share of `rate`."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate * group["peak"])
+        else:
+            group["lr"] = rate * group["peak"]
 
 
 def join_processes(config: OptimConfig) -> Accelerator:
@@ -125,39 +151,33 @@ def train(
     started = time.monotonic()
     accelerator = join_processes(config)
     torch.manual_seed(config.seed)
-    torch.backends.cudnn.benchmark = True  # shapes never change here
+    choose_kernels_by_trial()
     network.to(accelerator.device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = build_optimizer(network, config)
     state = TrainState.start(network, optimizer)
     if resume:
         load_state(state, folder)
-    objective = accelerator.prepare(ClipObjective(network, weights or LossWeights()))
+    objective = accelerator.prepare(ClipObjective(network, weights or LossWeights(), config.strangers))
     optimizer = accelerator.prepare(optimizer)
+    take_step = train_step(accelerator, objective, optimizer, config.clip_norm)
     log = _Log(folder, enabled=accelerator.is_main_process)
     generator = torch.Generator(accelerator.device)
-    if config.compile:  # the parts that cost; the recursion between them stays as it is
-        for part in (network.backbone, network.neck, network.ram, network.query_mask):
-            part.compile()
+    if config.compile:
+        compile_parts(network)
 
     out_of_time = False
     while state.step < config.steps and not out_of_time:
         network.train()
-        _freeze_norms(network, config.freeze_norm)
+        freeze_norms(network, config.freeze_norm)
         factor = learning_rate_factor(state.step, config)
-        for group in optimizer.param_groups:
-            group["lr"] = config.learning_rate * group["peak"] * factor
+        set_rates(optimizer, config.learning_rate * factor)
         batch = source(state.step)
         generator.manual_seed((config.seed << 32) + state.step)
         whole = len(batch) * accelerator.num_processes
         chance = torch.rand(whole, 2, generator=generator, device=accelerator.device)
         chance = chance[part_of_batch(whole, accelerator.process_index, accelerator.num_processes)]
-        with accelerator.autocast():
-            total, shown = objective(batch, chance)
-        accelerator.backward(total)
-        norm = accelerator.clip_grad_norm_(network.parameters(), config.clip_norm)
-        optimizer.step()
-        optimizer.zero_grad()
+        total, shown, norm = take_step(batch, chance)
         state.average(network, config.ema)
         state.step += 1
         logs = state.step % config.log_every == 0 or state.step == config.steps
@@ -179,7 +199,38 @@ def train(
     return state
 
 
-def _freeze_norms(network: EgoHieraLocNet, where: str) -> None:
+def train_step(
+    accelerator: Accelerator, objective: nn.Module, optimizer: torch.optim.Optimizer, clip_norm: float
+) -> TrainStep:
+    """Forward, backward and a move of the weights; on one GPU recorded as one piece of work."""
+
+    def take(batch: ClipBatch, chance: Tensor) -> Outcome:
+        with accelerator.autocast():
+            total, shown = objective(batch, chance)
+        accelerator.backward(total)
+        norm = accelerator.clip_grad_norm_(objective.parameters(), clip_norm)
+        optimizer.step()
+        optimizer.zero_grad()
+        return total.detach(), shown, norm
+
+    alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
+    return RecordedStep(take) if alone else take
+
+
+def choose_kernels_by_trial() -> None:
+    """Shapes never change in training. More than a few candidates a convolution would take minutes to try."""
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark_limit = 3
+
+
+def compile_parts(network: EgoHieraLocNet) -> None:
+    """Compile the parts that cost; the recursion between them stays as it is."""
+    for part in (network.backbone, network.neck, network.ram, network.query_mask):
+        part.compile()
+
+
+def freeze_norms(network: EgoHieraLocNet, where: str) -> None:
+    """Keep the statistics of the norms of a part as they are."""
     part = {"none": nn.Identity(), "backbone": network.backbone, "all": network}[where]
     for module in part.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -187,7 +238,6 @@ def _freeze_norms(network: EgoHieraLocNet, where: str) -> None:
 
 
 def _require_finite(total: Tensor, norm: Tensor, step: int) -> None:
-    total = total.detach()
     if not (math.isfinite(float(total)) and math.isfinite(float(norm))):
         raise LossNotFiniteError(
             f"The loss is {float(total)} and its gradient's norm {float(norm)} at step {step}. "

@@ -121,16 +121,15 @@ def balanced_cell_loss(logits: Tensor, wanted: Tensor, alike: Tensor) -> Tensor:
     return positive + (F.softplus(logits) * hardness).sum() / negatives
 
 
-def contrast_loss(likeness: Tensor, source: Tensor, presence: Tensor, scale: Tensor) -> Tensor:
+def contrast_loss(likeness: Tensor, apart: Tensor, presence: Tensor, *, scale: float = 20.0) -> Tensor:
     """Each query must like its own frame better than all other frames of the batch.
 
-    likeness: (B, B) of query i to frame j; source: (B,) instance numbers; frames of the same instance are no
-    negatives; absent queries (presence 0) have no positive and are left out.
+    likeness: (B, B) of query i to frame j; apart: (B, B) bool, where the frame surely does not show the
+    query's object; absent queries (presence 0) have no positive and are left out.
     """
-    same = source[:, None] == source[None, :]
-    own = torch.eye(len(source), dtype=torch.bool, device=source.device)
-    logits = (likeness * scale).masked_fill(same & ~own, -torch.inf)
-    loss = F.cross_entropy(logits, torch.arange(len(source), device=source.device), reduction="none")
+    own = torch.eye(len(likeness), dtype=torch.bool, device=likeness.device)
+    logits = (likeness * scale).masked_fill(~(apart | own), -torch.inf)
+    loss = F.cross_entropy(logits, torch.arange(len(likeness), device=likeness.device), reduction="none")
     return (loss * presence).sum() / shared_count(presence.sum())
 
 

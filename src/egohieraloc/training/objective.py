@@ -5,6 +5,8 @@ B clips of T frames; S the query window's side, F the frame's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -16,34 +18,36 @@ from egohieraloc.training.batches import ClipBatch
 
 
 def clip_terms(
-    network: EgoHieraLocNet, batch: ClipBatch, chance: Tensor
+    network: EgoHieraLocNet, batch: ClipBatch, chance: Tensor, *, strangers: int = 0
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Loss terms by name (see `LossWeights`) and figures to watch, all scalars.
 
-    chance: (B, 2) uniform random numbers, which decide how each query's mask is known.
+    chance: (B, 2) uniform random numbers, which decide how each query's mask is known. After the frames of
+    its own clip a query is shown `strangers` frames of other clips, those it likes best: it is in none.
     """
-    clips, times = batch.presence.shape
+    times = batch.presence.shape[1]
     size = batch.query.shape[-1]
     visible = (batch.query.amax(1, keepdim=True) > 0.02).float()
     query = network.see_query(batch.query, batch.query_box / size, visible)
     mask, quality, level = _choose_masks(query, batch.query_mask, chance)
     template = network.template(query, mask, quality, level)
     features = network.encode_frames(batch.frames.flatten(0, 1))
-    output, _ = network.match(template, features, network.initial_state(template))
+    cross = _cross_likeness(template.tokens, template.foreground, features.match[::times])
+    apart = (batch.source[:, None, None] != batch.shown).all(-1)
+    seen, truth = _add_strangers(cross.detach().masked_fill(~apart, -torch.inf), times, strangers)
+    output, _ = network.match(template, features.rows(seen.flatten()), network.initial_state(template))
     ram = output.ram
 
-    masks, presence = batch.masks.flatten(0, 1), batch.presence.flatten()
-    boxes = batch.boxes.flatten(0, 1) / batch.frames.shape[-1]
+    masks, presence = truth(batch.masks), truth(batch.presence)
+    boxes = truth(batch.boxes) / batch.frames.shape[-1]
     grid = output.response.shape[-1]
     cells = _cell_targets(masks, grid)
-    alike = _cell_targets(batch.distractor_masks.flatten(0, 1), grid)
+    alike = _cell_targets(truth(batch.distractor_masks), grid)
     logits = ram.mask_logits.float()
     probability = logits.sigmoid()
     query_logits = query.mask_logits.float()
     query_truth = area_pool(batch.query_mask.float(), query_logits)[:, 0]
-    trust = batch.trust.repeat_interleave(times)
-    first = features.match.unflatten(0, (clips, times))[:, 0]
-    cross = _cross_likeness(template.tokens, template.foreground, first)
+    trust = batch.trust.repeat_interleave(seen.shape[1])
     terms = {
         "presence": losses.presence_loss(ram.presence_logit, presence),
         "box": losses.box_loss(ram.boxes, boxes, cells * presence[:, None, None]),
@@ -57,14 +61,33 @@ def clip_terms(
         "likeness": losses.balanced_cell_loss(
             network.coarse[0] * output.foreground.float() + network.coarse[1], cells, alike
         ),
-        "contrast": losses.contrast_loss(
-            cross, batch.source, batch.presence[:, 0], network.coarse[0].detach()
-        ),
+        "contrast": losses.contrast_loss(cross, apart, batch.presence[:, 0]),
         "query_mask": losses.mask_loss(query_logits, query_truth, batch.trust)
         + losses.dice_loss(query_logits.sigmoid(), query_truth, batch.trust),
         "query_quality": losses.quality_loss(query.quality_logit, query_logits, query_truth),
     }
     return terms, _figures(probability, masks, ram.presence_logit, presence, query_logits, query_truth)
+
+
+def _add_strangers(likeness: Tensor, times: int, count: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Which of the B*T frames each query sees, (B, T + count), and what makes the truth (B, T, ...) fit them.
+
+    likeness: (B, B) of queries to the first frames of clips, -inf where the object may be there. A query
+    without enough other clips sees its own first frame again.
+    """
+    clips = len(likeness)
+    own = torch.arange(clips, device=likeness.device)
+    others = likeness.masked_fill(own[:, None] == own, -torch.inf)
+    best = others.topk(min(count, clips), 1)
+    again = best.values == -torch.inf
+    rows = torch.where(again, own[:, None], best.indices) * times
+    seen = torch.cat([own[:, None] * times + torch.arange(times, device=own.device), rows], 1)
+
+    def truth(values: Tensor) -> Tensor:
+        shape = (*again.shape, *(1,) * (values.ndim - 2))
+        return torch.cat([values, values[:, :1] * again.reshape(shape)], 1).flatten(0, 1)
+
+    return seen, truth
 
 
 def _choose_masks(query: QueryFeatures, truth: Tensor, chance: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -36,6 +36,14 @@ class Cast:
     in_place: Tensor  # (B,) bool: `shown` is part of the background
     query_view: Tensor  # (B,)
     views: Tensor  # (B, T)
+    small: Tensor  # (B, L) distractors, look-alikes first, and last one that may cover the target
+    rival: Tensor  # (B,) a look-alike that may stand beside the target
+    photos: Tensor  # (B, 9) the background
+
+    def sources(self, instances: Instances) -> Tensor:
+        """All that the clip may show (B, K), as numbers of `Instances.source`."""
+        things = torch.cat((self.shown[:, None], self.small, self.rival[:, None]), 1)
+        return torch.cat((instances.source[things], instances.source_of_photo(self.photos)), 1)
 
 
 def random_instances(dice: Dice, config: ComposerConfig, instances: Instances, *shape: int) -> Tensor:
@@ -66,7 +74,18 @@ def draw_cast(dice: Dice, config: ComposerConfig, instances: Instances, batch: i
     in_place = visible & ~instances.is_sprite(shown) & dice.chance(config.in_place_share, batch)
     query_view = dice.below(instances.num_views, batch)
     views = _draw_views(dice, config, instances, shown, query_view)
-    return Cast(target, shown, visible, absent, in_place, query_view, views)
+    look_alikes = draw_look_alikes(dice, instances, target, config.similar + 1)
+    others = random_instances(dice, config, instances, batch, config.distractors + 1 - config.similar)
+    small = torch.cat((look_alikes[:, 1:], others), 1)
+    photos = dice.below(len(instances.photos), batch, CELLS * CELLS)
+    photos = torch.where(_fixed_cell(in_place), instances.photo_of(shown)[:, None], photos)
+    return Cast(target, shown, visible, absent, in_place, query_view, views, small, look_alikes[:, 0], photos)
+
+
+def _fixed_cell(in_place: Tensor) -> Tensor:
+    """Cells (B, 9) of the background that hold the photo of a target in place: the middle one."""
+    middle = torch.arange(CELLS * CELLS, device=in_place.device) == CELLS * CELLS // 2
+    return middle & in_place[:, None]
 
 
 def _draw_views(
@@ -149,13 +168,9 @@ def draw_background(
 
     Of a target in place the photo is the middle one, and the map brings the target to its place.
     """
-    batch, cells = len(cast.target), CELLS * CELLS
-    middle = torch.arange(cells, device=cast.target.device) == cells // 2
-    fixed = middle & cast.in_place[:, None]
-    photos = dice.below(len(instances.photos), batch, cells)
-    photos = torch.where(fixed, instances.photo_of(cast.shown)[:, None], photos)
-    pixels = instances.photos[photos]  # (B, 9, 256, 256, 3)
-    mirrored = dice.chance(0.5, batch, cells) & ~fixed
+    batch = len(cast.target)
+    pixels = instances.photos[cast.photos]  # (B, 9, 256, 256, 3)
+    mirrored = dice.chance(0.5, batch, CELLS * CELLS) & ~_fixed_cell(cast.in_place)
     pixels = torch.where(mirrored[..., None, None, None], pixels.flip(3), pixels)
     mosaic = pixels.unflatten(1, (CELLS, CELLS)).permute(0, 5, 1, 3, 2, 4)
     mosaic = mosaic.reshape(batch, 3, MOSAIC_PX, MOSAIC_PX)
@@ -205,11 +220,9 @@ def draw_small_props(
     target: Props,
     window: int,
 ) -> Props:
-    """Distractors, the look-alikes first, and as the last of the L objects one that may cover the target."""
-    batch, layers, frames = len(cast.target), config.distractors + 1, config.clip_frames
-    look_alikes = draw_look_alikes(dice, instances, cast.target, config.similar)
-    others = random_instances(dice, config, instances, batch, layers - config.similar)
-    instance = torch.cat((look_alikes, others), 1).flatten()
+    """The small things of the clip; the last of the L may cover the target."""
+    (batch, layers), frames = cast.small.shape, config.clip_frames
+    instance = cast.small.flatten()
     view = dice.below(instances.num_views, batch * layers)
     light = draw_light(dice, config, batch * layers)
     patches = instances.patches(instance, view, window_texture(window, config), *light)
@@ -234,18 +247,17 @@ def draw_rivals(
     dice: Dice,
     config: ComposerConfig,
     instances: Instances,
-    wanted: Tensor,
+    rival: Tensor,
     cameras: Cameras,
     center: Tensor,
     size: Tensor,
     window: int,
 ) -> Props:
-    """A look-alike of `wanted` (n,) beside targets at centers (n, 1, 2), of about their size (n, 1)."""
-    count = len(wanted)
-    instance = draw_look_alikes(dice, instances, wanted, 1)[:, 0]
+    """Rivals (n,) beside targets at centers (n, 1, 2), of about their size (n, 1)."""
+    count = len(rival)
     view = dice.below(instances.num_views, count)
     light = draw_light(dice, config, count)
-    patches = instances.patches(instance, view, window_texture(window, config), *light)
+    patches = instances.patches(rival, view, window_texture(window, config), *light)
     own = fitting_size(size * dice.log_uniform((0.7, 1.4), count, 1), patches, cameras, window)
     gap = (size + own) / config.frame_px * dice.uniform((0.9, 1.5), count, 1)
     spot = center + _headings(dice, count, 1) * gap[..., None]
