@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from egohieraloc.config import BackboneConfig
@@ -67,31 +68,63 @@ def _refuse_pvt_settings(config: BackboneConfig) -> None:
         )
 
 
-def _convolution(
-    inputs: int, outputs: int, kernel: int, *, stride: int = 1, depthwise: bool = False, activate: bool = True
-) -> nn.Sequential:
+class ConvNorm(nn.Sequential):
     """Convolution with TensorFlow's 'same' padding, BatchNorm, and ReLU6 if wanted.
 
     On an even side a stride of 2 needs kernel - 2 zeros, one more after than before. The sides are always
     even there (inputs are multiples of 32), so the padding is a constant.
     """
-    before = (kernel - stride) // 2
-    layers: dict[str, nn.Module] = {}
-    if stride == 2:
-        layers["pad"] = nn.ZeroPad2d((before, before + 1, before, before + 1))
-    layers["conv"] = nn.Conv2d(
-        inputs,
-        outputs,
-        kernel,
-        stride=stride,
-        padding=before if stride == 1 else 0,
-        groups=inputs if depthwise else 1,
-        bias=False,
-    )
-    layers["norm"] = nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01)
-    if activate:
-        layers["activation"] = nn.ReLU6(inplace=True)
-    return nn.Sequential(OrderedDict(layers))
+
+    conv: nn.Conv2d
+    norm: nn.BatchNorm2d
+    pad: nn.ZeroPad2d
+    activation: nn.ReLU6
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        *,
+        stride: int = 1,
+        depthwise: bool = False,
+        activate: bool = True,
+    ) -> None:
+        before = (kernel - stride) // 2
+        layers: dict[str, nn.Module] = {}
+        if stride == 2:
+            layers["pad"] = nn.ZeroPad2d((before, before + 1, before, before + 1))
+        layers["conv"] = nn.Conv2d(
+            inputs,
+            outputs,
+            kernel,
+            stride=stride,
+            padding=before if stride == 1 else 0,
+            groups=inputs if depthwise else 1,
+            bias=False,
+        )
+        layers["norm"] = nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01)
+        if activate:
+            layers["activation"] = nn.ReLU6(inplace=True)
+        super().__init__(OrderedDict(layers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """In training a norm with frozen statistics is folded into the convolution: two passes fewer."""
+        if not self.training or self.norm.training:
+            return super().forward(x)
+        x = self._folded(self.pad(x) if hasattr(self, "pad") else x)
+        return F.relu6(x) if hasattr(self, "activation") else x  # not in place: it would copy a view
+
+    def _folded(self, x: Tensor) -> Tensor:
+        conv, norm = self.conv, self.norm
+        mean, variance = norm.running_mean, norm.running_var
+        assert mean is not None
+        assert variance is not None
+        scale = norm.weight * (variance + norm.eps).rsqrt()
+        weight, bias = conv.weight * scale[:, None, None, None], norm.bias - mean * scale
+        if conv.kernel_size == (1, 1):  # a matrix product, which fetches the bias on the way
+            return F.linear(x.movedim(1, -1), weight.flatten(1), bias).movedim(-1, 1)
+        return conv._conv_forward(x, weight, bias)
 
 
 class InvertedBottleneck(nn.Module):
@@ -100,9 +133,9 @@ class InvertedBottleneck(nn.Module):
     def __init__(self, inputs: int, outputs: int, *, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
         wide = inputs * expansion
-        self.expand = _convolution(inputs, wide, 1) if expansion > 1 else nn.Identity()
-        self.depthwise = _convolution(wide, wide, kernel, stride=stride, depthwise=True)
-        self.project = _convolution(wide, outputs, 1, activate=False)
+        self.expand = ConvNorm(inputs, wide, 1) if expansion > 1 else nn.Identity()
+        self.depthwise = ConvNorm(wide, wide, kernel, stride=stride, depthwise=True)
+        self.project = ConvNorm(wide, outputs, 1, activate=False)
         self.has_shortcut = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
@@ -129,7 +162,7 @@ class EfficientNetLite(Backbone):
         width, depth = LITE_SCALES[config.name]
         channels = tuple(_scaled_channels(groups[-1].channels, width) for groups in LITE_STAGES)
         super().__init__(config, channels, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
-        self.stem = _convolution(3, LITE_STEM, 3, stride=2)
+        self.stem = ConvNorm(3, LITE_STEM, 3, stride=2)
         self.stages = nn.ModuleList()
         inputs = LITE_STEM
         for groups in LITE_STAGES[: config.stages]:

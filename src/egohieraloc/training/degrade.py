@@ -36,10 +36,10 @@ class Codec:
         n = torch.arange(BLOCK, dtype=torch.float64)
         basis = torch.cos((n[None, :] + 0.5) * n[:, None] * math.pi / BLOCK) * math.sqrt(2 / BLOCK)
         basis[0] /= math.sqrt(2)
-        self._basis = basis.float().to(device)
+        self._basis = torch.kron(basis, basis).float().to(device)  # of a block as one row
         chroma = (_CHROMA_DC + _CHROMA_SLOPE * (n[:, None] + n[None, :]) * 2).clamp(max=_CHROMA_TOP)
         luma = torch.tensor(_LUMA, dtype=torch.float64)
-        self._steps = (torch.stack((luma, chroma, chroma)) / 255).float().to(device)
+        self._steps = (torch.stack((luma, chroma, chroma)) / 255).float().flatten(1).to(device)
         self._ycc = torch.tensor(
             [[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]], device=device
         )
@@ -51,11 +51,11 @@ class Codec:
         dtype = image.dtype
         basis, steps = self._basis.to(dtype), self._steps.to(dtype)
         blocks = torch.einsum("dc,nchw->ndhw", self._ycc.to(dtype), image)
-        blocks = blocks.reshape(count, 3, height // BLOCK, BLOCK, width // BLOCK, BLOCK).transpose(3, 4)
-        step = steps.mT[None, :, None, None] * strength.to(dtype)[:, None, None, None, None, None]
-        coefficients = (blocks @ basis.T).mT @ basis.T  # transposed within each block
-        coefficients = (coefficients / step).round() * step
-        blocks = (coefficients @ basis).mT @ basis
+        grid = (count, 3, height // BLOCK, BLOCK, width // BLOCK, BLOCK)
+        blocks = blocks.reshape(grid).transpose(3, 4).flatten(4)
+        step = steps[:, None, None] * strength.to(dtype)[:, None, None, None, None]
+        coefficients = ((blocks @ basis.T) / step).round_() * step
+        blocks = (coefficients @ basis).unflatten(4, (BLOCK, BLOCK))
         blocks = blocks.transpose(3, 4).reshape(count, 3, height, width)
         return torch.einsum("dc,nchw->ndhw", self._rgb.to(dtype), blocks).clamp(0, 1)
 
