@@ -98,7 +98,7 @@ def main() -> None:
             torch.cuda.synchronize()
         print(
             profile.key_averages().table(
-                sort_by="self_cuda_time_total", row_limit=40, max_name_column_width=70
+                sort_by="self_cuda_time_total", row_limit=80, max_name_column_width=70
             )
         )
 

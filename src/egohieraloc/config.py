@@ -168,8 +168,8 @@ class TemporalConfig:
     rule: Literal["extend", "paper"] = "extend"
     median: int = 5  # samples; window of the median filter
     paper_share: float = 0.8  # `paper`: an appearance stays above this share of the maximum
-    peak_share: float = 0.8  # `extend`: an appearance has a peak above this share of the maximum ...
-    extend_share: float = 0.3  # ... and reaches as far as the curve stays above this one
+    peak_share: float = 0.9  # `extend`: an appearance has a peak above this share of the maximum ...
+    extend_share: float = 0.1  # ... and reaches as far as the curve stays above this one
     bridge: int = 2  # samples; gaps up to this long do not end an appearance
     max_alternatives: int = 3
 

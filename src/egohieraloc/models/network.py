@@ -8,7 +8,7 @@ B batch, T time, N query tokens, D descriptor channels; windows and frames are R
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -165,7 +165,7 @@ class EgoHieraLocNet(nn.Module):
             cells, wide.tokens, wide.foreground, wide.background, config.dpm
         )
         response = dcf.respond(cells, wide.filters).amax(1)  # the best of the scales
-        state, followed = self._follow(response.unflatten(0, (runs, times)), state)
+        state, followed = qam.follow(state, response.unflatten(0, (runs, times)), config.qam)
         location = followed.location * wide.gain[:, None, None]
         switched = (
             likeness * config.dpm.foreground,
@@ -176,17 +176,6 @@ class EgoHieraLocNet(nn.Module):
         maps = torch.stack(switched, 1)
         decoded = self.ram(features, maps, wide.tokens, torch.stack([wide.foreground, wide.background], -1))
         return MatchOutput(decoded, likeness, likelihood, response, followed), state
-
-    def _follow(self, responses: Tensor, state: QamState) -> tuple[QamState, QamOutput]:
-        """Run the recursion over (B, T, H, W); the outputs come back as (B*T, ...)."""
-        outputs = []
-        for response in responses.unbind(1):
-            state, output = qam.step(state, response, self.config.qam)
-            outputs.append(output)
-        joined = (
-            torch.stack([getattr(o, f.name) for o in outputs], 1).flatten(0, 1) for f in fields(QamOutput)
-        )
-        return state, QamOutput(*joined)
 
 
 def box_coverage(boxes: Tensor, height: int, width: int) -> Tensor:

@@ -1,6 +1,7 @@
 """Query-aware Module: candidate peaks of the filter's response, followed over time by an ellipse.
 
-A pure `step(state, response) -> (state, output)`; B runs side by side, H W cells, positions are (x, y).
+A pure `step(state, response) -> (state, output)`; B runs side by side, T frames, H W cells, positions are
+(x, y).
 
 Departures from the paper (mode `fixed`): drift is the movement of the candidate itself and the refined
 position is the candidate, because the printed recursion lags behind for ever; the ellipse weighs candidates
@@ -10,7 +11,7 @@ round the predicted position, because in the printed distance it has no effect; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -71,54 +72,104 @@ def connected_components(mask: Tensor) -> Tensor:
 
 def step(state: QamState, response: Tensor, config: QamConfig) -> tuple[QamState, QamOutput]:
     """Follow the object by one frame. response: (B, H, W)."""
-    response = response.detach().float()
+    return follow(state, response[:, None], config)
+
+
+def follow(state: QamState, responses: Tensor, config: QamConfig) -> tuple[QamState, QamOutput]:
+    """Follow the object over (B, T, H, W); the outputs come as (B*T, ...), run by run.
+
+    What needs no memory is done for all frames at once; only the choice among the peaks goes frame by frame.
+    """
+    times = responses.shape[1]
+    response = responses.detach().float().flatten(0, 1)
+    peaks = _find_peaks(response, config)
+    advance = _paper_advance if config.mode == "paper" else _advance
+    moves = []
+    for time in range(times):
+        state, move = advance(state, peaks.rows(slice(time, None, times)), config)
+        moves.append(move)
+    chosen = _Move(
+        *(torch.stack([getattr(m, f.name) for m in moves], 1).flatten(0, 1) for f in fields(_Move))
+    )
+    location = _location_map(response, chosen.position, chosen.semi_axes.clamp(min=0.5))
+    return state, QamOutput(
+        chosen.candidate, chosen.position, chosen.peak, location, chosen.semi_axes, chosen.drift
+    )
+
+
+@dataclass(frozen=True)
+class _Peaks:
+    """Candidates in B responses, known without the frames before."""
+
+    response: Tensor  # (B, H, W)
+    labels: Tensor  # (B, H, W) of components above the threshold T_v
+    score: Tensor  # (B, HW) R * A**area_power at the peaks of the best components, -inf elsewhere
+
+    def rows(self, index: slice) -> _Peaks:
+        return _Peaks(self.response[index], self.labels[index], self.score[index])
+
+
+@dataclass(frozen=True)
+class _Move:
+    """What one frame decides; see `QamOutput`."""
+
+    candidate: Tensor
+    position: Tensor
+    peak: Tensor
+    semi_axes: Tensor
+    drift: Tensor
+
+
+def _find_peaks(response: Tensor, config: QamConfig) -> _Peaks:
     # T_v; rounding of the mean must not make a component of a constant response.
     threshold = response.mean((1, 2)) + config.sensitivity * response.std((1, 2)) + 1e-6
     labels = connected_components(response > threshold[:, None, None])
-    predicted = state.position + state.drift
-    chosen, candidate, peak = _choose_candidate(response, labels, state, predicted, config)
-    extent = _component_extent(labels, chosen)
-    if config.mode == "paper":
-        return _paper_step(state, response, candidate, peak, extent, config)
+    values, owner = response.flatten(1), labels.flatten(1)
+    slots = values.new_zeros(len(values), owner.shape[1] + 1)  # by label; slot 0 is the background
+    peaks = torch.full_like(slots, -torch.inf).scatter_reduce(1, owner, values, "amax")
+    peaks[:, 0] = -torch.inf
+    area = slots.scatter_add(1, owner, torch.ones_like(values)).gather(1, owner)
+    lowest = peaks.topk(min(config.candidates, peaks.shape[1]), 1).values[:, -1:]
+    eligible = (owner > 0) & (values == peaks.gather(1, owner)) & (values >= lowest)
+    score = values.clamp(min=1e-6) * area**config.area_power
+    return _Peaks(response, labels, score.masked_fill(~eligible, -torch.inf))
 
+
+def _advance(state: QamState, peaks: _Peaks, config: QamConfig) -> tuple[QamState, _Move]:
+    score = peaks.score
+    if config.ellipse:
+        prior = _ellipse_prior(peaks.response, state, state.position + state.drift, config)
+        score = torch.where(score > -torch.inf, score * prior.flatten(1), score)
+    candidate, peak, extent = _choose(peaks, score, torch.zeros_like(state.following), config)
     following = state.following[:, None]
     movement = torch.where(following, candidate - state.position, torch.zeros_like(candidate))
     drift = config.decay * state.drift + (1 - config.decay) * movement
     semi_axes = config.smoothing * state.semi_axes + (1 - config.smoothing) * extent / 2
     found = (peak >= config.lost_below)[:, None]
-    zeros = torch.zeros_like(drift)
     new = QamState(
         candidate,
-        torch.where(found & following, drift, zeros),
+        torch.where(found & following, drift, torch.zeros_like(drift)),
         torch.where(found, semi_axes.clamp(min=0.5), state.semi_axes),
         found[:, 0],
     )
-    location = _location_map(response, candidate, new.semi_axes)
-    return new, QamOutput(candidate, candidate, peak, location, new.semi_axes, new.drift)
+    return new, _Move(candidate, candidate, peak, new.semi_axes, new.drift)
 
 
-def _choose_candidate(
-    response: Tensor, labels: Tensor, state: QamState, predicted: Tensor, config: QamConfig
+def _choose(
+    peaks: _Peaks, score: Tensor, highest: Tensor, config: QamConfig
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Label (B,) of the chosen component, its peak's position (B, 2) and response (B,)."""
-    width = response.shape[-1]
-    values, owner = response.flatten(1), labels.flatten(1)
-    slots = values.new_zeros(len(values), owner.shape[1] + 1)  # by label; slot 0 is the background
-    peaks = torch.full_like(slots, -torch.inf).scatter_reduce(1, owner, values, "amax")
-    peaks[:, 0] = -torch.inf
-    best = values.argmax(1)
+    """Position (B, 2) and response (B,) of the best peak, and the extent (B, 2) of its component.
+
+    Without multi_peak, where `highest` (B,) says so and where there is no peak it is the highest response.
+    """
+    values = peaks.response.flatten(1)
+    best, ranked = values.argmax(1), score.argmax(1)
     if config.multi_peak:
-        area = slots.scatter_add(1, owner, torch.ones_like(values)).gather(1, owner)
-        lowest = peaks.topk(min(config.candidates, peaks.shape[1]), 1).values[:, -1:]
-        eligible = (owner > 0) & (values == peaks.gather(1, owner)) & (values >= lowest)
-        score = values.clamp(min=1e-6) * area**config.area_power
-        if config.ellipse and config.mode == "fixed":
-            score = score * _ellipse_prior(response, state, predicted, config).flatten(1)
-        ranked = score.masked_fill(~eligible, -torch.inf).argmax(1)
-        direct = (~state.following if config.mode == "paper" else False) | ~eligible.any(1)
-        best = torch.where(direct, best, ranked)
+        best = torch.where(highest | (score == -torch.inf).all(1), best, ranked)
+    width = peaks.response.shape[-1]
     position = torch.stack([best % width, best // width], 1).float()
-    return owner.gather(1, best[:, None])[:, 0], position, values.gather(1, best[:, None])[:, 0]
+    chosen = peaks.labels.flatten(1).gather(1, best[:, None])[:, 0]
+    return position, values.gather(1, best[:, None])[:, 0], _component_extent(peaks.labels, chosen)
 
 
 def _ellipse_prior(response: Tensor, state: QamState, predicted: Tensor, config: QamConfig) -> Tensor:
@@ -149,10 +200,9 @@ def _location_map(response: Tensor, position: Tensor, semi_axes: Tensor) -> Tens
     return gaussian * (response - low) / (high - low).clamp(min=1e-6)
 
 
-def _paper_step(
-    state: QamState, response: Tensor, candidate: Tensor, peak: Tensor, extent: Tensor, config: QamConfig
-) -> tuple[QamState, QamOutput]:
+def _paper_advance(state: QamState, peaks: _Peaks, config: QamConfig) -> tuple[QamState, _Move]:
     """The printed recursion (Eqs. of section 3.3): it lags by construction and is kept for comparison."""
+    candidate, peak, extent = _choose(peaks, peaks.score, ~state.following, config)
     following = state.following[:, None]
     movement = torch.where(following, candidate - state.position, torch.zeros_like(candidate))
     drift = torch.where(following, config.decay * state.drift + (1 - config.decay) * movement, movement)
@@ -161,7 +211,7 @@ def _paper_step(
         following, config.smoothing * state.semi_axes + (1 - config.smoothing) * half, state.semi_axes
     )
     axes = axes.sort(1, descending=True).values.clamp(min=1e-6)  # a >= b by swapping
-    y, x = _grid(response)
+    y, x = _grid(peaks.response)
     shift = torch.floor(drift + 0.5)
     px, py = candidate[:, 0, None, None], candidate[:, 1, None, None]
     distance = torch.hypot(x + shift[:, 0, None, None] - px, y + shift[:, 1, None, None] - py)
@@ -169,12 +219,12 @@ def _paper_step(
         a, b = axes[:, 0, None, None], axes[:, 1, None, None]
         distance = distance + config.ellipse_weight * torch.sqrt(((x - px) / a) ** 2 + ((y - py) / b) ** 2)
     best = distance.flatten(1).argmin(1)
-    width = response.shape[-1]
+    width = peaks.response.shape[-1]
     refined = torch.stack([best % width, best // width], 1).float()
     position = torch.where(following, refined, candidate)
-    new = QamState(position, drift, axes, torch.ones_like(state.following))
-    location = _location_map(response, position, axes.clamp(min=0.5))
-    return new, QamOutput(candidate, position, peak, location, axes, drift)
+    return QamState(position, drift, axes, torch.ones_like(state.following)), _Move(
+        candidate, position, peak, axes, drift
+    )
 
 
 def _grid(response: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,57 @@
+"""What a query is shown beside its own clip."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from clips import clip_batch
+from egohieraloc.config import preset
+from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.training.objective import _add_strangers, clip_terms
+
+LIKENESS = torch.tensor(
+    [[0.9, 0.2, 0.5, 0.4], [0.3, 0.9, 0.1, 0.2], [0.6, 0.1, 0.9, 0.7], [0.1, 0.8, 0.2, 0.9]]
+)
+SURE = -torch.inf  # the object may be there: no stranger
+
+
+def test_strangers_are_the_frames_of_other_clips_that_are_liked_best() -> None:
+    seen, truth = _add_strangers(LIKENESS, times=3, count=2)
+    assert seen.tolist() == [[0, 1, 2, 6, 9], [3, 4, 5, 0, 9], [6, 7, 8, 9, 0], [9, 10, 11, 3, 6]]
+    presence = truth(torch.ones(4, 3))
+    assert presence.reshape(4, 5).tolist() == [[1, 1, 1, 0, 0]] * 4
+    assert truth(torch.ones(4, 3, 2, 2)).shape == (20, 2, 2)
+
+
+def test_a_frame_that_may_show_the_object_is_no_stranger() -> None:
+    likeness = LIKENESS.clone()
+    likeness[0, 2] = likeness[0, 3] = SURE
+    seen, truth = _add_strangers(likeness, times=1, count=2)
+    assert seen[0].tolist() == [0, 1, 0]  # too few others: its own once more, with its own truth
+    boxes = torch.arange(16.0).reshape(4, 1, 4)
+    assert truth(boxes).reshape(4, 3, 4)[0].tolist() == [[0, 1, 2, 3], [0, 0, 0, 0], [0, 1, 2, 3]]
+
+
+def test_no_strangers_in_a_batch_of_one() -> None:
+    seen, truth = _add_strangers(torch.zeros(1, 1), times=2, count=2)
+    assert seen.tolist() == [[0, 1, 0]]
+    assert truth(torch.tensor([[0.0, 1.0]])).tolist() == [0, 1, 0]
+
+
+def test_what_a_clip_shows_is_left_out() -> None:
+    """With all clips said to show the thing, strangers are the own frames and no contrast is left."""
+    torch.manual_seed(0)
+    network = EgoHieraLocNet(preset("tiny")).eval()
+    batch, chance = clip_batch(preset("tiny"), clips=3, times=1), torch.full((3, 2), 0.6)
+    everywhere = dataclasses.replace(batch, shown=torch.arange(3).expand(3, 3))
+    with torch.no_grad():
+        alone, _ = clip_terms(network, everywhere, chance)
+        again, _ = clip_terms(network, everywhere, chance, strangers=1)
+        apart, _ = clip_terms(network, batch, chance, strangers=1)
+    assert float(alone["contrast"]) == 0
+    assert float(apart["contrast"]) > 0
+    # The same frame seen twice: only what the QAM remembers of the first time makes a difference.
+    assert abs(float(again["presence"] - alone["presence"])) < 1e-3
+    assert abs(float(apart["presence"] - alone["presence"])) > 1e-2
