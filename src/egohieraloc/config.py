@@ -171,6 +171,7 @@ class TemporalConfig:
     peak_share: float = 0.9  # `extend`: an appearance has a peak above this share of the maximum ...
     extend_share: float = 0.1  # ... and reaches as far as the curve stays above this one
     bridge: int = 2  # samples; gaps up to this long do not end an appearance
+    complete: float = 0.7  # `extend`: neighbours that show what the best sample shows, so surely, join it
     max_alternatives: int = 3
 
     def __post_init__(self) -> None:
@@ -180,6 +181,8 @@ class TemporalConfig:
             raise ValueError(
                 f"bridge and max_alternatives must not be negative: {self.bridge}, {self.max_alternatives}"
             )
+        if not self.complete > 0:
+            raise ValueError(f"complete must be above 0 (above 1 adds nothing), got {self.complete}")
         if not (0 < self.paper_share <= 1 and 0 < self.extend_share <= self.peak_share <= 1):
             raise ValueError(
                 "shares must be above 0 and at most 1, extend_share at most peak_share, got "

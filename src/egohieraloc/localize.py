@@ -25,7 +25,8 @@ from egohieraloc.geometry.locate import last_appearance, place
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.geometry.reference import PosedPictures, Reference, to_metres
 from egohieraloc.inference import tracker
-from egohieraloc.inference.answer import Answer2D, answer
+from egohieraloc.inference.answer import Answer2D, answer, predictions_of
+from egohieraloc.inference.complete import complete
 from egohieraloc.inference.live import LiveVideo
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.search import (
@@ -47,6 +48,7 @@ from egohieraloc.types import (
     Box,
     DepthMap,
     FramePrediction,
+    NotFound,
     NotLocalized,
     ResponseTrack,
     Rgb,
@@ -208,14 +210,15 @@ class Localizer:
         decoded = decode_where_it_matters(
             self.predictor, prepared, encoded, coarse, self.config.search, progress
         )
-        return answer(
-            decoded,
-            encoded,
-            Letterbox(width, height, self.predictor.config.input_size),
-            self.weights.calibration,
-            self.config.temporal,
-            stride=self.config.search.stride,
-        )
+        letterbox = Letterbox(width, height, self.predictor.config.input_size)
+        temporal, stride = self.config.temporal, self.config.search.stride
+        found = answer(decoded, encoded, letterbox, self.weights.calibration, temporal, stride=stride)
+        if isinstance(found.track, NotFound) or temporal.rule == "paper":
+            return found
+        part = found.track.predictions[0].sample, found.track.predictions[-1].sample
+        whole, joined = complete(self.predictor, encoded, decoded, part, temporal, stride=stride)
+        predictions = predictions_of(joined, encoded, whole, letterbox, stride=stride)
+        return replace(found, track=replace(found.track, predictions=predictions))
 
     def track(
         self, video: Video | str | Path, box: Box, *, at_s: float, backward: bool = False

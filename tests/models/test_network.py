@@ -280,3 +280,23 @@ def test_paper_preset_ends_its_descriptors_with_relu() -> None:
         assert build().encode_frames(torch.rand(1, 3, 64, 64)).match.min() < 0
     assert not PRESETS["large"].neck.signed
     assert PRESETS["large"].ram.attention_layers == 0
+
+
+@torch.no_grad()
+def test_a_template_of_a_frame_is_the_window_of_its_features() -> None:
+    """Where the window falls on whole cells, tokens are the frame's cells and the mask the frame's mask."""
+    network = build().eval()
+    frame = network.encode_frames(torch.rand(1, 3, 224, 224, generator=torch.Generator().manual_seed(0)))
+    mask = torch.zeros(1, 1, 56, 56)
+    mask[..., 20:36, 24:32] = 1  # cells 5 to 8 down, 6 and 7 across
+    box = torch.tensor([[96, 72, 128, 152]]) / 224  # 80 pixels: a window of 128, cells 3 to 10
+    template = network.template_of_frame(frame, box, mask)
+    large, small = 8 * 8, 4 * 4
+    assert template.tokens.shape[1] == large + small
+    cells = frame.match[0, :, 3:11, 3:11].flatten(1).T
+    torch.testing.assert_close(template.tokens[0, :large], cells, atol=1e-5, rtol=1e-5)
+    inside = template.foreground[0, :large].reshape(8, 8) > 0
+    wanted = torch.zeros(8, 8, dtype=torch.bool)
+    wanted[2:6, 3:5] = True
+    assert torch.equal(inside, wanted)
+    torch.testing.assert_close(template.semi_axes[0, 0], torch.tensor([1.0, 2.5]))

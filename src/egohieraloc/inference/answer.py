@@ -47,7 +47,7 @@ def answer(
 
     def track(interval: Interval) -> ResponseTrack:
         score = calibrated(choice.curve, interval, calibration)
-        predictions = _predictions(decoded, encoded, raw, interval, letterbox)
+        predictions = predictions_of(decoded, encoded, interval, letterbox, stride=stride)
         return ResponseTrack(predictions, score)
 
     alternatives = tuple(track(interval) for interval in choice.alternatives)
@@ -82,15 +82,17 @@ def _score_curve(decoded: Mapping[int, Decoded], count: int, stride: int) -> Flo
     return raw
 
 
-def _predictions(
+def predictions_of(
     decoded: Mapping[int, Decoded],
     encoded: EncodedVideo,
-    raw: Floats,
     interval: Interval,
     letterbox: Letterbox,
+    *,
+    stride: int = 1,
 ) -> tuple[FramePrediction, ...]:
     """One prediction per sample of an interval; boxes of samples that were not decoded are interpolated."""
     first, last = interval
+    raw = _score_curve(decoded, len(encoded.time_s), stride)
     known = [s for s in range(first, last + 1) if s in decoded] or [
         min(decoded, key=lambda s: abs(s - first))
     ]

@@ -26,10 +26,16 @@ from egohieraloc.types import Box, QueryMask, Rgb
 
 
 @dataclass(frozen=True, eq=False)
-class PreparedQuery:
-    """A query ready to be looked for."""
+class Sought:
+    """What is looked for."""
 
     template: QueryTemplate
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedQuery(Sought):
+    """A query ready to be looked for."""
+
     window: QueryWindow
     mask: QueryMask  # on the window
 
@@ -122,20 +128,28 @@ class Predictor:
             )
         return PreparedQuery(template, window, QueryMask(mask, quality, level))
 
+    def again(self, packed: PackedFeatures, shown: Decoded) -> Sought:
+        """What one sample shows, to be looked for in others like it."""
+        size = self.config.input_size
+        box = torch.tensor([shown.box.xyxy], device=self.device, dtype=torch.float32) / size
+        mask = torch.from_numpy(shown.mask).to(self.device)[None, None].float() / 255
+        with self._running():
+            return Sought(self.network.template_of_frame(unpack(packed, self.device), box, mask))
+
     def coarse(
-        self, query: PreparedQuery, match: NDArray[np.int8], scale: NDArray[np.float16]
+        self, query: Sought, match: NDArray[np.int8], scale: NDArray[np.float16]
     ) -> NDArray[np.float32]:
         """A first opinion (N,) in logits from descriptors alone: may these samples show the thing?"""
         with self._running():
             cells = unpack_match(match, scale, self.device)
             return _numpy(self.network.coarse_logits(cells, query.template).float())
 
-    def start(self, query: PreparedQuery) -> QamState:
+    def start(self, query: Sought) -> QamState:
         with torch.inference_mode():
             return self.network.initial_state(query.template)
 
     def decode(
-        self, query: PreparedQuery, packed: PackedFeatures, state: QamState
+        self, query: Sought, packed: PackedFeatures, state: QamState
     ) -> tuple[list[Decoded], QamState]:
         """Decode consecutive samples, carrying the state on."""
         decoded: list[Decoded] = []
@@ -147,15 +161,13 @@ class Predictor:
             decoded += self._read(output)
         return decoded, state
 
-    def match(
-        self, query: PreparedQuery, packed: PackedFeatures, state: QamState
-    ) -> tuple[MatchOutput, QamState]:
+    def match(self, query: Sought, packed: PackedFeatures, state: QamState) -> tuple[MatchOutput, QamState]:
         """The network's raw output with all maps, for reports."""
         with self._running():
             return self.network.match(query.template, unpack(packed, self.device), state)
 
     def explain(
-        self, query: PreparedQuery, packed: PackedFeatures, state: QamState
+        self, query: Sought, packed: PackedFeatures, state: QamState
     ) -> tuple[list[Explained], QamState]:
         """The maps behind the answers for consecutive samples."""
         output, state = self.match(query, packed, state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,12 @@ class EncodedVideo:
         if packed is None:
             raise VideoError(f"Stored features in {self.store.folder} were damaged meanwhile. Ask again.")
         return packed
+
+    def pick(self, samples: Sequence[int]) -> PackedFeatures:
+        """Some samples in any order."""
+        chunks = {number: self.chunk(number) for number in {sample // CHUNK for sample in samples}}
+        places = [(chunks[sample // CHUNK], sample % CHUNK) for sample in samples]
+        return PackedFeatures.cat([chunk[place : place + 1] for chunk, place in places])
 
     def take(self, first: int, last: int) -> Iterator[PackedFeatures]:
         """Samples first to last, inclusive, chunk by chunk."""

@@ -135,6 +135,32 @@ class EgoHieraLocNet(nn.Module):
             gain,
         )
 
+    def template_of_frame(self, frame: FrameFeatures, box: Tensor, mask: Tensor) -> QueryTemplate:
+        """What a box shows in one frame, from the frame's features: the window of a query, cut out of them.
+
+        box: (1, 4) xyxy in [0, 1] of the frame; mask: (1, 1, h, w) in [0, 1], the thing in the frame.
+        """
+        center, size = (box[:, :2] + box[:, 2:]) / 2, box[:, 2:] - box[:, :2]
+        side = self.config.query_window * size.amax(1, keepdim=True).clamp(min=1 / frame.match.shape[-1])
+
+        def cut(maps: Tensor, cells: int) -> Tensor:
+            ramp = (torch.arange(cells, device=box.device) + 0.5) / cells - 0.5
+            x, y = (2 * (center + side * ramp[:, None]) - 1).unbind(1)
+            grid = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1)[None]
+            return F.grid_sample(maps.float(), grid, padding_mode="zeros", align_corners=False)
+
+        cells = [side_px // 16 for side_px in self.config.query_sizes]
+        empty = box.new_zeros(1, 0)
+        scales = tuple(
+            FrameFeatures(F.normalize(cut(frame.match, count), dim=1), empty, empty, empty) for count in cells
+        )
+        visible = cut(torch.ones_like(frame.match[:, :1]), cells[0])
+        inner = torch.cat([0.5 - size / side / 2, 0.5 + size / side / 2], 1)
+        seen = QueryFeatures(scales, inner, visible, empty, empty)
+        sure = torch.ones(1, device=box.device)
+        foreground = (cut(mask, 4 * cells[0]) >= 0.5).float()
+        return self.template(seen, foreground, sure, torch.zeros_like(sure, dtype=torch.long))
+
     def initial_state(self, template: QueryTemplate) -> QamState:
         """No frame seen yet; the object is expected at the middle of the query's scales."""
         return qam.initial_state(template.semi_axes.median(1).values)

@@ -1,0 +1,71 @@
+"""The whole appearance: from the part that looks like the query to all that looks like that part.
+
+A thing turns and is cut off while it is in view. Its best sample shows it in the same light and from nearly
+the same side as its neighbours, so it finds them where the query does not. A walk from the best sample, both
+ways and from stored features alone, ends where the thing is not recognised any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from egohieraloc.config import TemporalConfig
+from egohieraloc.inference.predict import Decoded, Predictor, Sought
+from egohieraloc.inference.search import EncodedVideo
+from egohieraloc.inference.temporal import Interval
+
+BLOCK = 8  # samples decoded at a time
+
+
+def complete(
+    predictor: Predictor,
+    encoded: EncodedVideo,
+    decoded: Mapping[int, Decoded],
+    found: Interval,
+    config: TemporalConfig,
+    *,
+    stride: int = 1,
+) -> tuple[Interval, dict[int, Decoded]]:
+    """The interval with its neighbours, and what is known of its samples.
+
+    Where the query is sure it has the word; elsewhere the surer of both opinions counts.
+    """
+    known = [sample for sample in range(found[0], found[1] + 1) if sample in decoded]
+    if not known:
+        return found, dict(decoded)
+    best = max(known, key=lambda sample: decoded[sample].score)
+    sought = predictor.again(encoded.pick([best]), decoded[best])
+    first, before = _walk(predictor, encoded, sought, range(best, -1, -stride), found[0], config)
+    last, after = _walk(
+        predictor, encoded, sought, range(best, len(encoded.time_s), stride), found[1], config
+    )
+    joined = dict(decoded)
+    for sample, opinion in (before | after).items():
+        own = joined.get(sample)
+        if own is None or own.score < min(opinion.score, config.complete):
+            joined[sample] = opinion
+    return (min(first, found[0]), max(last, found[1])), joined
+
+
+def _walk(
+    predictor: Predictor,
+    encoded: EncodedVideo,
+    sought: Sought,
+    samples: Sequence[int],
+    edge: int,
+    config: TemporalConfig,
+) -> tuple[int, dict[int, Decoded]]:
+    """The farthest sample that shows the thing, and all that were looked at; up to `edge` none is a miss."""
+    state, seen, farthest, missed = predictor.start(sought), {}, samples[0], 0
+    for start in range(0, len(samples), BLOCK):
+        block = samples[start : start + BLOCK]
+        answers, state = predictor.decode(sought, encoded.pick(block), state)
+        for sample, answer in zip(block, answers, strict=True):
+            seen[sample] = answer
+            if answer.score >= config.complete:
+                farthest, missed = sample, 0
+            elif abs(sample - samples[0]) > abs(edge - samples[0]):
+                missed += 1
+                if missed > config.bridge:
+                    return farthest, seen
+    return farthest, seen

@@ -1,0 +1,99 @@
+"""The walk from the best sample: how far it goes, when it stops, whose opinion counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from stored import decoded
+
+from egohieraloc.config import TemporalConfig
+from egohieraloc.inference.complete import BLOCK, complete
+from egohieraloc.inference.predict import Decoded
+
+CONFIG = TemporalConfig()
+
+
+class Video:
+    """Samples are their own features."""
+
+    def __init__(self, count: int) -> None:
+        self.time_s = np.arange(count) / 5
+
+    def pick(self, samples: Sequence[int]) -> list[int]:
+        return list(samples)
+
+
+class Seer:
+    """Knows how surely each sample shows what the best one shows; the state counts samples."""
+
+    def __init__(self, scores: Sequence[float]) -> None:
+        self.scores = scores
+        self.remembered: list[tuple[list[int], Decoded]] = []
+        self.asked: list[int] = []
+
+    def again(self, packed: list[int], shown: Decoded) -> str:
+        self.remembered.append((packed, shown))
+        return "sought"
+
+    def start(self, sought: str) -> int:
+        return 0
+
+    def decode(self, sought: str, packed: list[int], state: int) -> tuple[list[Decoded], int]:
+        assert len(packed) <= BLOCK
+        self.asked += packed
+        return [decoded(self.scores[sample], left=sample) for sample in packed], state + len(packed)
+
+
+def run(scores: Sequence[float], own: dict[int, float], found: tuple[int, int], stride: int = 1):
+    seer = Seer(scores)
+    known = {sample: decoded(score) for sample, score in own.items()}
+    return seer, *complete(seer, Video(len(scores)), known, found, CONFIG, stride=stride)  # type: ignore[arg-type]
+
+
+def test_neighbours_that_look_like_the_best_sample_join() -> None:
+    scores = [0.0, 0.0, 0.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.0, 0.0, 0.0]
+    seer, whole, joined = run(scores, {4: 0.5, 5: 0.8, 6: 0.6}, (4, 6))
+    assert whole == (3, 7)
+    assert seer.remembered[0][0] == [5]
+    assert joined[7].score == 0.9
+    assert joined[5].score == 0.8  # sure enough by itself
+    assert joined[4].score == 0.9
+
+
+def test_short_gaps_are_bridged_and_long_ones_end_it() -> None:
+    scores = [0.9, 0.0, 0.0, 0.0, 0.9, 0.0, 0.0, 0.9, 0.9]
+    _, whole, _ = run(scores, {8: 0.9}, (8, 8))
+    assert whole == (4, 8)
+
+
+def test_nothing_is_lost() -> None:
+    """What the query found stays, also where the best sample's look is not found again."""
+    scores = [0.0] * 4 + [0.9] + [0.0] * 10
+    _, whole, joined = run(scores, dict.fromkeys(range(2, 9), 0.6) | {4: 0.9}, (2, 8))
+    assert whole == (2, 8)
+    assert joined[8].score == 0.6
+
+
+def test_the_walk_stops() -> None:
+    seer, whole, _ = run([0.0] * 100 + [0.9] + [0.0] * 100, {100: 0.9}, (100, 100))
+    assert whole == (100, 100)
+    assert len(seer.asked) <= 4 * BLOCK
+
+
+@pytest.mark.parametrize("edge", [0, 9])
+def test_the_ends_of_the_video(edge: int) -> None:
+    _, whole, _ = run([0.9] * 10, {edge: 0.9}, (edge, edge))
+    assert whole == (0, 9)
+
+
+def test_skipped_samples_are_skipped_here_too() -> None:
+    seer, whole, _ = run([0.9] * 13, {3: 0.8, 6: 0.9}, (3, 8), stride=3)
+    assert set(seer.asked) == {0, 3, 6, 9, 12}
+    assert whole == (0, 12)
+
+
+def test_without_a_decoded_sample_there_is_nothing_to_start_from() -> None:
+    seer, whole, joined = run([0.9] * 5, {0: 0.9}, (2, 3))
+    assert (whole, list(joined), seer.asked) == ((2, 3), [0], [])
