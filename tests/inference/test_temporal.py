@@ -61,10 +61,10 @@ def test_of_two_equal_peaks_the_last(config: TemporalConfig) -> None:
 
 
 def test_the_rules_differ_in_how_far_they_reach() -> None:
-    scores = hill((0, 5), (0.4, 5), (1.0, 5), (0.85, 5), (0.35, 5), (0.2, 5))
+    scores = hill((0, 5), (0.4, 5), (1.0, 5), (0.85, 5), (0.12, 5), (0.08, 5))
     paper, extend = choose(scores, PAPER), choose(scores, EXTEND)
     assert (paper.chosen, paper.curve.threshold) == ((10, 19), 0.8)
-    assert (extend.chosen, extend.curve.threshold) == ((5, 24), 0.3)
+    assert (extend.chosen, extend.curve.threshold) == ((5, 24), 0.1)
 
 
 def test_a_later_low_peak_is_an_alternative_only() -> None:
