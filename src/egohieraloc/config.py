@@ -144,7 +144,7 @@ class SearchConfig:
     stride: int = 1  # k-frame skipping: decode every k-th sample, interpolate the boxes between
     coarse_margin: float = 3.0  # logits below the best coarse score that are still decoded
     coarse_neighbours: int = 3  # samples beside them that are decoded too
-    max_decoded: int = 256  # at most so many samples and their neighbours; 0 decodes without limit
+    max_decoded: int = 200  # at most so many samples and their neighbours; 0 decodes without limit
 
     def __post_init__(self) -> None:
         if self.stride < 1:
