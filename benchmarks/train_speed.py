@@ -21,7 +21,6 @@ from egohieraloc.training.composer import Composer
 from egohieraloc.training.loop import (
     ClipObjective,
     build_optimizer,
-    choose_kernels_by_trial,
     compile_parts,
     freeze_norms,
     join_processes,
@@ -64,7 +63,6 @@ def main() -> None:
     composer = Composer(packs, recipe.sized_composer, device, 0)
     network = build_network(recipe).to(device, memory_format=torch.channels_last).train()
     freeze_norms(network, recipe.optim.freeze_norm)
-    choose_kernels_by_trial()
     if recipe.optim.compile:
         compile_parts(network)
     objective = ClipObjective(network, recipe.losses, recipe.optim.strangers)

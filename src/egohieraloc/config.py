@@ -182,7 +182,7 @@ class TemporalConfig:
                 f"bridge and max_alternatives must not be negative: {self.bridge}, {self.max_alternatives}"
             )
         if not self.complete > 0:
-            raise ValueError(f"complete must be above 0 (above 1 adds nothing), got {self.complete}")
+            raise ValueError(f"complete must be above 0 (above 1 leaves it out), got {self.complete}")
         if not (0 < self.paper_share <= 1 and 0 < self.extend_share <= self.peak_share <= 1):
             raise ValueError(
                 "shares must be above 0 and at most 1, extend_share at most peak_share, got "

@@ -25,8 +25,8 @@ from egohieraloc.geometry.locate import last_appearance, place
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.geometry.reference import PosedPictures, Reference, to_metres
 from egohieraloc.inference import tracker
-from egohieraloc.inference.answer import Answer2D, answer, predictions_of
-from egohieraloc.inference.complete import complete
+from egohieraloc.inference.answer import Answer2D, answer
+from egohieraloc.inference.complete import completed
 from egohieraloc.inference.live import LiveVideo
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.search import (
@@ -48,7 +48,6 @@ from egohieraloc.types import (
     Box,
     DepthMap,
     FramePrediction,
-    NotFound,
     NotLocalized,
     ResponseTrack,
     Rgb,
@@ -213,12 +212,7 @@ class Localizer:
         letterbox = Letterbox(width, height, self.predictor.config.input_size)
         temporal, stride = self.config.temporal, self.config.search.stride
         found = answer(decoded, encoded, letterbox, self.weights.calibration, temporal, stride=stride)
-        if isinstance(found.track, NotFound) or temporal.rule == "paper":
-            return found
-        part = found.track.predictions[0].sample, found.track.predictions[-1].sample
-        whole, joined = complete(self.predictor, encoded, decoded, part, temporal, stride=stride)
-        predictions = predictions_of(joined, encoded, whole, letterbox, stride=stride)
-        return replace(found, track=replace(found.track, predictions=predictions))
+        return completed(found, self.predictor, encoded, decoded, letterbox, temporal, stride=stride)
 
     def track(
         self, video: Video | str | Path, box: Box, *, at_s: float, backward: bool = False

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,14 @@ from untrained import run_command, untrained_model
 
 SAMPLES = 3 * CHUNK + 4
 STOPPED = "Stopped. What was finished is kept; run the same command to go on.\n"
+
+
+@pytest.fixture(autouse=True)
+def _keyboard() -> Iterator[None]:
+    """A shell's background job is deaf to Ctrl-C, and so are its children; these tests are not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

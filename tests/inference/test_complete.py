@@ -9,8 +9,12 @@ import pytest
 from stored import decoded
 
 from egohieraloc.config import TemporalConfig
-from egohieraloc.inference.complete import BLOCK, complete
+from egohieraloc.inference.answer import Answer2D, answer
+from egohieraloc.inference.complete import BLOCK, complete, completed
 from egohieraloc.inference.predict import Decoded
+from egohieraloc.models.weights import Calibration
+from egohieraloc.types import NotFound, ResponseTrack
+from egohieraloc.video.letterbox import Letterbox
 
 CONFIG = TemporalConfig()
 
@@ -20,6 +24,7 @@ class Video:
 
     def __init__(self, count: int) -> None:
         self.time_s = np.arange(count) / 5
+        self.frame_index = np.arange(count)
 
     def pick(self, samples: Sequence[int]) -> list[int]:
         return list(samples)
@@ -97,3 +102,44 @@ def test_skipped_samples_are_skipped_here_too() -> None:
 def test_without_a_decoded_sample_there_is_nothing_to_start_from() -> None:
     seer, whole, joined = run([0.9] * 5, {0: 0.9}, (2, 3))
     assert (whole, list(joined), seer.asked) == ((2, 3), [0], [])
+
+
+def ask(config: TemporalConfig, *, threshold: float = 0.5) -> tuple[Seer, Answer2D, Answer2D]:
+    """The query finds samples 8 and 9, and doubtfully 3 and 13; the thing is there from 7 to 13."""
+    scores = [0.0] * 7 + [0.9] * 7 + [0.0] * 6
+    known = {3: decoded(0.4), 8: decoded(0.9), 9: decoded(0.9), 13: decoded(0.4)}
+    seer, video, letterbox = Seer(scores), Video(len(scores)), Letterbox(64, 48, 32)
+    calibration = Calibration(threshold=threshold)
+    found = answer(known, video, letterbox, calibration, config)  # type: ignore[arg-type]
+    whole = completed(found, seer, video, known, letterbox, config)  # type: ignore[arg-type]
+    return seer, found, whole
+
+
+def samples(track: ResponseTrack | NotFound) -> list[int]:
+    assert isinstance(track, ResponseTrack)
+    return [p.sample for p in track.predictions]
+
+
+def test_a_candidate_that_belongs_to_the_answer_is_no_other_one() -> None:
+    _, found, whole = ask(TemporalConfig(median=1))
+    assert samples(found.track) == [8, 9]
+    assert sorted(samples(a) for a in found.alternatives) == [[3], [13]]
+    assert samples(whole.track) == list(range(7, 14))
+    assert [samples(a) for a in whole.alternatives] == [[3]]
+    assert isinstance(found.track, ResponseTrack)
+    assert isinstance(whole.track, ResponseTrack)
+    assert whole.track.score == found.track.score  # it is the query that is asked about
+
+
+@pytest.mark.parametrize(
+    ("config", "threshold"),
+    [
+        (TemporalConfig(median=1, complete=2.0), 0.5),
+        (TemporalConfig(median=1, rule="paper"), 0.5),
+        (CONFIG, 0.99),
+    ],
+)
+def test_left_out_where_nobody_wants_it(config: TemporalConfig, threshold: float) -> None:
+    seer, found, whole = ask(config, threshold=threshold)
+    assert whole is found
+    assert not seer.asked

@@ -159,6 +159,8 @@ def test_bad_input() -> None:
         ("extend_share=0.95", "extend_share at most peak_share"),
         ("paper_share=0.0", "above 0"),
         ("peak_share=1.5", "at most 1"),
+        ("complete=0.0", "complete must be above 0"),
+        ("complete=nan", "complete must be above 0"),
         ("rule=best", "must be one of 'extend', 'paper'"),
     ],
 )

@@ -8,13 +8,40 @@ ways and from stored features alone, ends where the thing is not recognised any 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from egohieraloc.config import TemporalConfig
+from egohieraloc.inference.answer import Answer2D, predictions_of
 from egohieraloc.inference.predict import Decoded, Predictor, Sought
 from egohieraloc.inference.search import EncodedVideo
 from egohieraloc.inference.temporal import Interval
+from egohieraloc.types import NotFound, ResponseTrack
+from egohieraloc.video.letterbox import Letterbox
 
 BLOCK = 8  # samples decoded at a time
+
+
+def completed(
+    found: Answer2D,
+    predictor: Predictor,
+    encoded: EncodedVideo,
+    decoded: Mapping[int, Decoded],
+    letterbox: Letterbox,
+    config: TemporalConfig,
+    *,
+    stride: int = 1,
+) -> Answer2D:
+    """The answer with its whole appearance; other candidates that turn out to be part of it are left out."""
+    if isinstance(found.track, NotFound) or config.rule == "paper" or config.complete > 1:
+        return found
+    (first, last), joined = complete(predictor, encoded, decoded, _span(found.track), config, stride=stride)
+    predictions = predictions_of(joined, encoded, (first, last), letterbox, stride=stride)
+    others = tuple(t for t in found.alternatives if _span(t)[1] < first or last < _span(t)[0])
+    return replace(found, track=replace(found.track, predictions=predictions), alternatives=others)
+
+
+def _span(track: ResponseTrack) -> Interval:
+    return track.predictions[0].sample, track.predictions[-1].sample
 
 
 def complete(

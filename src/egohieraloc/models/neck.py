@@ -29,11 +29,12 @@ class FrameFeatures:
         return len(self.match)
 
     def __getitem__(self, index: slice | Tensor) -> FrameFeatures:
-        return FrameFeatures(*(getattr(self, f.name)[index] for f in fields(self)))
+        """Some frames. By numbers the gradient has the same bits each time, also where frames come again."""
 
-    def rows(self, index: Tensor) -> FrameFeatures:
-        """Frames in another order, some of them again; its gradient has the same bits each time on a CPU."""
-        return FrameFeatures(*(getattr(self, f.name).index_select(0, index) for f in fields(self)))
+        def pick(maps: Tensor) -> Tensor:
+            return maps.index_select(0, index) if isinstance(index, Tensor) else maps[index]
+
+        return FrameFeatures(*(pick(getattr(self, f.name)) for f in fields(self)))
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> FrameFeatures:
         return FrameFeatures(*(getattr(self, f.name).to(device, dtype) for f in fields(self)))

@@ -151,7 +151,6 @@ def train(
     started = time.monotonic()
     accelerator = join_processes(config)
     torch.manual_seed(config.seed)
-    choose_kernels_by_trial()
     network.to(accelerator.device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = build_optimizer(network, config)
@@ -215,12 +214,6 @@ def train_step(
 
     alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
     return RecordedStep(take) if alone else take
-
-
-def choose_kernels_by_trial() -> None:
-    """Shapes never change in training. More than a few candidates a convolution would take minutes to try."""
-    torch.backends.cudnn.benchmark = True
-    torch.backends.cudnn.benchmark_limit = 3
 
 
 def compile_parts(network: EgoHieraLocNet) -> None:

@@ -35,7 +35,7 @@ def clip_terms(
     cross = _cross_likeness(template.tokens, template.foreground, features.match[::times])
     apart = (batch.source[:, None, None] != batch.shown).all(-1)
     seen, truth = _add_strangers(cross.detach().masked_fill(~apart, -torch.inf), times, strangers)
-    output, _ = network.match(template, features.rows(seen.flatten()), network.initial_state(template))
+    output, _ = network.match(template, features[seen.flatten()], network.initial_state(template))
     ram = output.ram
 
     masks, presence = truth(batch.masks), truth(batch.presence)
