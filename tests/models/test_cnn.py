@@ -252,3 +252,15 @@ def test_bad_settings(config: BackboneConfig, message: str) -> None:
 def test_bad_pictures(shape: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match="multiples of 32"):
         build_backbone(TINY)(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("name", ["efficientnet_lite_tiny", "resnet101", "pvt_v2_b0", "pvt_v1_tiny"])
+def test_the_first_stages_are_all_that_makes_their_maps(name: str) -> None:
+    backbone = build_backbone(BackboneConfig(name=name)).eval()
+    assert backbone.first(0) == []
+    for part in backbone.first(2):
+        part.requires_grad_(False)
+    maps = backbone(torch.zeros(1, 3, 64, 64))
+    assert [m.requires_grad for m in maps] == [False, False, True, True]
+    last = [name for name, p in backbone.named_parameters() if p.requires_grad]
+    assert all("stages.2" in n or "stages.3" in n or "layer3" in n or "layer4" in n for n in last)

@@ -300,3 +300,15 @@ def test_a_template_of_a_frame_is_the_window_of_its_features() -> None:
     wanted[2:6, 3:5] = True
     assert torch.equal(inside, wanted)
     torch.testing.assert_close(template.semi_axes[0, 0], torch.tensor([1.0, 2.5]))
+
+
+def test_masks_of_some_frames_only(network: EgoHieraLocNet, pictures: tuple[Tensor, Tensor, Tensor]) -> None:
+    query, box, frames = pictures
+    with torch.no_grad():
+        template = template_of(network, query, box)
+        features, state = network.encode_frames(frames), network.initial_state(template)
+        everything, _ = network.match(template, features, state)
+        chosen = torch.tensor([4, 0])
+        some, _ = network.match(template, features, state, outlined=chosen)
+    assert_same(some.ram.mask_logits, everything.ram.mask_logits[chosen])
+    assert_same(dataclasses.replace(some.ram, mask_logits=everything.ram.mask_logits), everything.ram)

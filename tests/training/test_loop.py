@@ -297,6 +297,17 @@ def test_frozen_statistics_stay(tmp_path: Path, where: str, frozen: int) -> None
     assert same == (set(), backbone, set(before))[frozen]
 
 
+def test_frozen_stages_stay(tmp_path: Path) -> None:
+    network = build()
+    before = {name: value.clone() for name, value in network.named_parameters()}
+    settings = override(SHORT, ["steps=1", "freeze_stages=2", "freeze_norm=backbone"])
+    averaged = train(network, source, settings, tmp_path).averaged
+    first = ("backbone.stem.", "backbone.stages.0.", "backbone.stages.1.")
+    for name, value in network.named_parameters():
+        assert torch.equal(value, before[name]) == name.startswith(first), name
+        assert not name.startswith(first) or torch.equal(averaged.get_parameter(name), before[name]), name
+
+
 DISTRIBUTED = override(SHORT, ["steps=4", "freeze_norm=all", "strangers=0"])  # a process has its own
 NO_CONTRAST = LossWeights(contrast=0)  # as are its negatives
 

@@ -55,3 +55,16 @@ def test_what_a_clip_shows_is_left_out() -> None:
     # The same frame seen twice: only what the QAM remembers of the first time makes a difference.
     assert abs(float(again["presence"] - alone["presence"])) < 1e-3
     assert abs(float(apart["presence"] - alone["presence"])) > 1e-2
+
+
+def test_masks_are_learnt_from_the_own_frames_alone() -> None:
+    torch.manual_seed(0)
+    network = EgoHieraLocNet(preset("tiny")).eval()
+    batch, chance = clip_batch(preset("tiny"), clips=4, times=2), torch.full((4, 2), 0.6)
+    with torch.no_grad():
+        alone, seen_alone = clip_terms(network, batch, chance)
+        among, seen_among = clip_terms(network, batch, chance, strangers=2)
+    for name in ("mask", "dice", "mask_in_box", "query_mask"):
+        torch.testing.assert_close(among[name], alone[name])
+    torch.testing.assert_close(seen_among["mask_iou"], seen_alone["mask_iou"])
+    assert not torch.equal(among["presence"], alone["presence"])

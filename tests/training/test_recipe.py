@@ -13,7 +13,7 @@ from tiny_packs import tiny_packs
 from egohieraloc.config import PRESETS, preset
 from egohieraloc.errors import ConfigError, MissingExtraError
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import load_weights
+from egohieraloc.models.weights import load_weights, save_weights
 from egohieraloc.settings import override
 from egohieraloc.training import recipe as module
 from egohieraloc.training.loop import OptimConfig
@@ -113,6 +113,19 @@ def test_the_same_seed_builds_the_same_network(tmp_path: Path) -> None:
         assert torch.equal(a, b)
     different = build_network(read_recipe(tmp_path / "recipe.toml", ["optim.seed=1"]))
     assert not torch.equal(one.ram.cell.weight, different.ram.cell.weight)
+
+
+def test_a_network_is_trained_further(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, TINY))
+    trained = build_network(override(recipe, ["optim.seed=5"]))
+    save_weights(tmp_path / "trained.safetensors", trained)
+    words = [f"weights={tmp_path / 'trained.safetensors'}", "network.qam.candidates=2"]
+    further = build_network(override(recipe, words))
+    assert further.config.qam.candidates == 2
+    assert all(parameter.requires_grad for parameter in further.parameters())
+    torch.testing.assert_close(further.ram.cell.weight, trained.ram.cell.weight, atol=1e-3, rtol=1e-3)
+    with pytest.raises(ConfigError, match="need other weights"):
+        build_network(override(recipe, [*words, "network.ram.width=64"]))
 
 
 def test_a_run_leaves_recipe_log_checkpoint_and_weights(

@@ -72,9 +72,9 @@ def test_distort_undoes_undistort(lens: float) -> None:
 
 
 def test_a_window_is_a_part_of_the_canvas() -> None:
-    whole = dense(window_points(torch.zeros(1, 2), 64, 64), 64)
+    whole = dense(window_points(torch.zeros(1, 2), 64, 64))
     assert whole[0, 0, 0].tolist() == pytest.approx([-1 + 1 / 64, -1 + 1 / 64])
-    part = dense(window_points(torch.tensor([[7.0, 20.0]]), 32, 64), 32)
+    part = dense(window_points(torch.tensor([[7.0, 20.0]]), 32, 64))
     torch.testing.assert_close(part[0], whole[0, 20:52, 7:39], atol=1e-6, rtol=0)
 
 
@@ -84,7 +84,7 @@ def test_a_dense_lattice_is_near_the_exact_map() -> None:
     exact_ramp = (torch.arange(size) + 0.5) * (2 / size) - 1
     exact = torch.stack(torch.meshgrid(exact_ramp, exact_ramp, indexing="xy"), -1)[None]
     exact = warp(maps, undistort(exact, k))
-    ours = dense(warp(maps, undistort(window_points(torch.zeros(1, 2), size, size), k)), size)
+    ours = dense(warp(maps, undistort(window_points(torch.zeros(1, 2), size, size), k)))
     step = (exact[:, :, 1:] - exact[:, :, :-1]).norm(dim=-1)  # one pixel of the canvas, in the scene
     assert ((ours - exact).norm(dim=-1)[:, :, 1:] / step).max() < 0.05
 
@@ -100,9 +100,7 @@ def test_every_level_of_an_atlas_shows_the_same_texture() -> None:
     ramp = torch.linspace(0.1, 0.9, 64)
     texture = ramp[None, :].expand(64, 64)[None, None] * ramp[:, None]
     points = window_points(torch.zeros(1, 2), 32, 32) * 0.8
-    levels = [
-        sample_atlas(mip_atlas(texture), points, torch.tensor([float(level)]), 32) for level in range(4)
-    ]
+    levels = [sample_atlas(mip_atlas(texture), points, torch.tensor([float(level)])) for level in range(4)]
     for level in levels[1:]:
         torch.testing.assert_close(level, levels[0], atol=0.02, rtol=0)
 
@@ -110,7 +108,7 @@ def test_every_level_of_an_atlas_shows_the_same_texture() -> None:
 def test_an_atlas_never_leaks_from_level_to_level() -> None:
     texture = torch.ones(1, 1, 64, 64)
     points = window_points(torch.zeros(2, 2), 16, 16) * 9
-    sample = sample_atlas(mip_atlas(texture), points, torch.zeros(1), 16)
+    sample = sample_atlas(mip_atlas(texture), points, torch.zeros(1))
     assert sample.shape == (1, 1, 32, 16)
     torch.testing.assert_close(sample, torch.ones_like(sample))
 

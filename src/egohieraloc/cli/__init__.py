@@ -21,6 +21,7 @@ app = typer.Typer(
 app.command("locate")(locate.locate)
 app.command("track")(track.track)
 app.command("train")(train.train)
+app.command("distil")(train.distil)
 app.command("pseudo-masks")(train.pseudo_masks)
 app.command("calibrate")(calibrate)
 app.command("demo")(demo)

@@ -44,6 +44,40 @@ def train(
     print(f"Stopped after step {state.step} of {recipe.optim.steps}; weights are in {out}.")
 
 
+def distil(
+    data: Annotated[Path, typer.Option(help="Folder with photos/ and sprites/.")],
+    out: Annotated[Path, typer.Option(help="File for the backbone, to be given as `start`.")],
+    student: Annotated[str, typer.Option(help="Backbone that learns.")] = "pvt_v2_b1",
+    teacher: Annotated[str, typer.Option(help="Backbone with ImageNet weights.")] = "efficientnet_lite1",
+    teacher_weights: Annotated[Path | None, typer.Option(help="Its file, if not its package's.")] = None,
+    device: common.Device = None,
+    settings: Settings = None,
+) -> None:
+    """Give a backbone without pretrained weights a start: it learns another one's maps of photographs."""
+    from egohieraloc.config import BackboneConfig
+    from egohieraloc.inference.predict import choose_device
+    from egohieraloc.models.backbone import build_backbone, load_imagenet
+    from egohieraloc.settings import override
+    from egohieraloc.training.distil import DistilConfig, save_backbone
+    from egohieraloc.training.distil import distil as run
+    from egohieraloc.training.packs import read_packs
+
+    config = override(DistilConfig(), settings or [])
+    learner, model = (build_backbone(BackboneConfig(name=name)) for name in (student, teacher))
+    load_imagenet(model, teacher_weights)
+    with common.progress_bar(enabled=True) as show:
+        run(
+            learner,
+            model,
+            read_packs(data).photos,
+            config,
+            choose_device(device),
+            report=lambda step, loss: show(f"loss {loss:.3f}", step + 1, config.steps),
+        )
+    save_backbone(out, learner)
+    print(f"Wrote {out}; train with `--set start={out}`.")
+
+
 def pseudo_masks(
     config: Config,
     data: Data,

@@ -59,6 +59,10 @@ class Backbone(nn.Module):
         """The maps of normalised pictures (B, 3, H, W)."""
         raise NotImplementedError
 
+    def first(self, stages: int) -> list[nn.Module]:
+        """The parts that make the maps of the first so many stages."""
+        raise NotImplementedError
+
     def read_imagenet(self, source: str | Path | None) -> State:
         """The pretrained state of the whole network (all stages, no head) under this class's names."""
         raise NotImplementedError

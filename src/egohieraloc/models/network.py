@@ -179,9 +179,17 @@ class EgoHieraLocNet(nn.Module):
         return self.coarse[0] * best + self.coarse[1]
 
     def match(
-        self, template: QueryTemplate, features: FrameFeatures, state: QamState
+        self,
+        template: QueryTemplate,
+        features: FrameFeatures,
+        state: QamState,
+        *,
+        outlined: Tensor | None = None,
     ) -> tuple[MatchOutput, QamState]:
-        """Look for B queries in B runs of T consecutive frames (features: B*T frames, run by run)."""
+        """Look for B queries in B runs of T consecutive frames (features: B*T frames, run by run).
+
+        outlined: numbers of the frames whose masks are wanted, None for all.
+        """
         config = self.config
         runs = len(template.tokens)
         times = len(features) // runs
@@ -200,7 +208,8 @@ class EgoHieraLocNet(nn.Module):
             location * config.qam.enabled,
         )
         maps = torch.stack(switched, 1)
-        decoded = self.ram(features, maps, wide.tokens, torch.stack([wide.foreground, wide.background], -1))
+        sets = torch.stack([wide.foreground, wide.background], -1)
+        decoded = self.ram(features, maps, wide.tokens, sets, outlined)
         return MatchOutput(decoded, likeness, likelihood, response, followed), state
 
 

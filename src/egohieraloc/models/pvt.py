@@ -211,6 +211,9 @@ class Pvt(Backbone):
     def features(self, x: Tensor) -> tuple[Tensor, ...]:
         return pyramid(self.stages, x)
 
+    def first(self, stages: int) -> list[nn.Module]:
+        return list(self.stages[:stages])
+
     def read_imagenet(self, source: str | Path | None) -> State:
         """source: a file or folder as transformers saves it, or a name on the hub; None is the usual name."""
         name = self.config.name

@@ -62,7 +62,7 @@ class CrossAttention(nn.Module):
 class RamOutput:
     """What the decoder says of B frames."""
 
-    mask_logits: Tensor  # (B, H/4, W/4) of the picture
+    mask_logits: Tensor  # (B, H/4, W/4) of the picture, or of those that were to be outlined
     cell_logits: Tensor  # (B, H/16, W/16) is the object here?
     presence_logit: Tensor  # (B,)
     boxes: Tensor  # (B, 4, H/16, W/16) each cell's opinion, xyxy in [0, 1]
@@ -89,8 +89,18 @@ class Ram(nn.Module):
         self.presence = nn.Sequential(nn.Linear(width + 3, width), nn.ReLU(inplace=True), nn.Linear(width, 1))
         self.decoder = MaskDecoder(neck, width)
 
-    def forward(self, features: FrameFeatures, maps: Tensor, tokens: Tensor, sets: Tensor) -> RamOutput:
-        """maps: (B, 4, H, W); tokens: (B, N, D); sets: (B, N, 2) foreground and background weights."""
+    def forward(
+        self,
+        features: FrameFeatures,
+        maps: Tensor,
+        tokens: Tensor,
+        sets: Tensor,
+        outlined: Tensor | None = None,
+    ) -> RamOutput:
+        """maps: (B, 4, H, W); tokens: (B, N, D); sets: (B, N, 2) foreground and background weights.
+
+        outlined: numbers of the frames whose masks are wanted, None for all.
+        """
         context, fine8, fine4 = features.context, features.fine8, features.fine4
         if not self.config.feedback:
             context, fine8, fine4 = (torch.zeros_like(m) for m in (context, fine8, fine4))
@@ -105,8 +115,11 @@ class Ram(nn.Module):
             cells = flat.transpose(1, 2).unflatten(2, cells.shape[-2:])
         cells = self.mix(torch.cat([cells, maps], 1))
         cell_logits = self.cell(cells)[:, 0].float()
+        wanted = [cells, fine8, fine4]
+        if outlined is not None:
+            wanted = [part.index_select(0, outlined) for part in wanted]
         return RamOutput(
-            self.decoder(cells, fine8, fine4),
+            self.decoder(*wanted),
             cell_logits,
             self._presence(cells, cell_logits, maps),
             self._boxes(cells),

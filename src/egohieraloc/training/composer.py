@@ -23,7 +23,6 @@ from egohieraloc.training.layers import (
     Layer,
     Props,
     draw_texture_from_scene,
-    layers_of,
     overlay,
     paint,
     render,
@@ -31,7 +30,7 @@ from egohieraloc.training.layers import (
 )
 from egohieraloc.training.packs import Packs
 from egohieraloc.training.query_view import QueryComposer
-from egohieraloc.training.render import chain, dense, tight_box, undistort, warp, window_points
+from egohieraloc.training.render import LATTICE_PX, chain, dense, tight_box, undistort, warp, window_points
 from egohieraloc.training.sensor import record
 from egohieraloc.training.shapes import draw_blocks, draw_hands
 from egohieraloc.training.staging import (
@@ -64,7 +63,7 @@ class Composer:
         self._query = QueryComposer(self._instances, config, self._codec)
         self._aspects, self._aspect_weights = torch.tensor(config.aspects, device=self._device).unbind(1)
         self._large, self._small = (
-            2 * round(config.frame_px * share / 2) for share in (LARGE_WINDOW, SMALL_WINDOW)
+            LATTICE_PX * round(config.frame_px * share / LATTICE_PX) for share in (LARGE_WINDOW, SMALL_WINDOW)
         )
 
     def batch(self, step: int, size: int) -> ClipBatch:
@@ -106,11 +105,11 @@ class Composer:
         points = window_points(torch.zeros(1, 2, device=self._device), side, side)
         points = undistort(points, cameras.lens).repeat_interleave(frames, 0)
         points = warp(chain(mosaic_from_scene[:, None], cameras.scene_from_view).flatten(0, 1), points)
-        grid = dense(points, side).reshape(batch, frames * side, side, 2)
-        image = mosaic.float().div_(255)
-        colour = nnf.grid_sample(image, grid, padding_mode="reflection", align_corners=False)
+        grid = dense(points).view(batch, frames * side, side, 2)
+        colour = nnf.grid_sample(mosaic.float(), grid, padding_mode="reflection", align_corners=False)
+        colour = colour.unflatten(2, (frames, side)).transpose(1, 2)
         canvas = torch.zeros(batch, frames, 5, side, side, device=self._device, dtype=self._dtype)
-        canvas[:, :, :3] = colour.unflatten(2, (frames, side)).transpose(1, 2)
+        torch.mul(colour, 1 / 255, out=canvas[:, :, :3])
         return canvas.flatten(0, 1)
 
     def _paint_distractors(
@@ -122,8 +121,7 @@ class Composer:
         maps = draw_texture_from_scene(dice, config, props, cameras)
         there = dice.chance(config.distractor_share, size, config.distractors)
         there = torch.cat((there, dice.chance(config.occluder_share, size, 1)), 1)
-        rendered = render(config, props, cameras, maps, self._small)
-        *behind, before = layers_of(rendered, there, self._dtype)
+        *behind, before = self._render(props, cameras, maps, self._small, there)
         for number, layer in enumerate(behind):
             canvas = paint(canvas, layer, shadow, DISTRACTOR if number < config.similar else None)
         return canvas, before
@@ -140,8 +138,7 @@ class Composer:
         rival, center, size = cast.rival[chosen], target.center[chosen], target.size[chosen]
         props = draw_rivals(dice, config, self._instances, rival, cameras, center, size, self._large)
         maps = draw_texture_from_scene(dice, config, props, cameras)
-        rendered = render(config, props, cameras, maps, self._large)
-        layer = layers_of(rendered, torch.ones_like(size, dtype=torch.bool), self._dtype)[0]
+        layer = self._render(props, cameras, maps, self._large, torch.ones_like(size, dtype=torch.bool))[0]
         rows = _rows(chosen, config.clip_frames)
         return canvas.index_copy_(0, rows, paint(canvas[rows], layer, shadow[rows], DISTRACTOR))
 
@@ -160,10 +157,14 @@ class Composer:
         onto = texture_from_mosaic(target.patches).unflatten(0, (batch, 1, frames))
         placed = chain(onto, mosaic_from_scene[:, None, None])
         maps = torch.where(cast.in_place[:, None, None, None, None], placed, pasted)
-        rendered = render(config, target, cameras, maps, self._large)
-        layer = layers_of(rendered, cast.visible[:, None], self._dtype)[0]
+        layer = self._render(target, cameras, maps, self._large, cast.visible[:, None])[0]
         label = torch.where(cast.absent, DISTRACTOR, TARGET).repeat_interleave(frames)
         return paint(canvas, layer, shadow, label, (~cast.in_place).repeat_interleave(frames))
+
+    def _render(
+        self, props: Props, cameras: Cameras, maps: Tensor, window: int, shown: Tensor
+    ) -> list[Layer]:
+        return render(self.config, props, cameras, maps, window, shown, self._dtype)
 
     def _paint_shapes(self, dice: Dice, canvas: Tensor, whole: Tensor, target: Props) -> Tensor:
         """Plain shapes before some targets; hands with arms in some clips."""

@@ -34,6 +34,7 @@ from egohieraloc.training.render import (
 )
 
 TARGET, DISTRACTOR = 3, 4  # channels of a canvas after the three colours
+EMPTY_CORNER = -1.0  # of every texture
 SLACK = 1.15  # room that stretch, tilt and lens may need in a window
 
 
@@ -87,9 +88,15 @@ def draw_texture_from_scene(dice: Dice, config: ComposerConfig, props: Props, ca
 
 
 def render(
-    config: ComposerConfig, props: Props, cameras: Cameras, texture_from_scene: Tensor, window: int
-) -> Layer:
-    """Windows of all props: pixels (B, L, T, 5, W, W), origins (B, L, T, 2); `layers` takes them apart."""
+    config: ComposerConfig,
+    props: Props,
+    cameras: Cameras,
+    texture_from_scene: Tensor,
+    window: int,
+    shown: Tensor,
+    dtype: torch.dtype,
+) -> list[Layer]:
+    """Each of the L props as a layer of its own; void in clips where `shown` (B, L) is false."""
     batch, layers, frames = props.path.shape[:3]
     view_from_scene = inverse(cameras.scene_from_view)
     spots = warp(view_from_scene.flatten(0, 1), props.path.transpose(1, 2).flatten(0, 1))  # (N, L, 2)
@@ -99,23 +106,16 @@ def render(
     points = window_points(origin.reshape(-1, 2), window, config.frame_px)
     points = undistort(points, cameras.lens.repeat_interleave(layers * frames))
     points = warp(chain(texture_from_scene, cameras.scene_from_view[:, None]).reshape(-1, 3, 3), points)
+    there = shown.flatten().repeat_interleave(frames)[:, None, None, None]
+    points = torch.where(there, points, EMPTY_CORNER)
     textures = len(props.patches.atlas)
-    per_texture = batch * layers * frames // textures
     level = mip_level(
         props.patches.texels / props.size.flatten().repeat_interleave(textures // (batch * layers))
     )
-    pixels = sample_atlas(props.patches.atlas, points, level, window)
-    pixels = pixels.unflatten(2, (per_texture, window)).transpose(1, 2)
-    return Layer(pixels.reshape(batch, layers, frames, 5, window, window), origin)
-
-
-def layers_of(rendered: Layer, shown: Tensor, dtype: torch.dtype) -> list[Layer]:
-    """Each of the L props as a layer of its own; void in clips where `shown` (B, L) is false."""
-    layers = []
-    for k in range(shown.shape[1]):
-        pixels = rendered.pixels[:, k] * shown[:, k, None, None, None, None]
-        layers.append(Layer(pixels.flatten(0, 1).to(dtype), rendered.origin[:, k].flatten(0, 1)))
-    return layers
+    sampled = sample_atlas(props.patches.atlas, points, level).unflatten(2, (-1, window)).transpose(1, 2)
+    pixels = torch.empty(sampled.shape, dtype=dtype, device=sampled.device).copy_(sampled)
+    pixels = pixels.view(batch, layers, frames, 5, window, window)
+    return [Layer(pixels[:, k].flatten(0, 1), origin[:, k].flatten(0, 1)) for k in range(layers)]
 
 
 def paint(
@@ -160,9 +160,10 @@ def tolerable(canvas: Tensor, whole: Tensor, layer: Layer, max_covered: float) -
 
 def overlay(canvas: Tensor, rows: Tensor, drawn: Tensor, whole: Tensor, max_covered: float) -> Tensor:
     """Lay whole pictures (n, 4, F, F) over some rows of the canvas, where that hides not too much."""
-    under = canvas[rows]
-    layer = Layer(drawn.to(canvas.dtype), drawn.new_zeros(len(rows), 2))
-    pixels = tolerable(under, whole[rows], layer, max_covered).pixels
-    under *= 1 - pixels[:, 3:]
-    under[:, :3] += pixels[:, :3]
-    return canvas.index_copy_(0, rows, under)
+    under, drawn = canvas[rows], drawn.to(canvas.dtype)
+    kept = 1 - drawn[:, 3:]
+    left = (under[:, TARGET] * kept[:, 0]).sum((1, 2), dtype=torch.float32)
+    keep = (left >= (1 - max_covered) * whole[rows])[:, None, None, None]
+    laid = under * kept
+    laid[:, :3] += drawn[:, :3]
+    return canvas.index_copy_(0, rows, torch.where(keep, laid, under))

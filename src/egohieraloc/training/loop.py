@@ -44,6 +44,7 @@ class OptimConfig:
     precision: Literal["bf16", "no"] = "bf16"
     compile: bool = False
     freeze_norm: Literal["none", "backbone", "all"] = "backbone"  # BatchNorm statistics kept as they are
+    freeze_stages: int = 0  # first stages of a pretrained backbone that are kept as they are
     strangers: int = 2  # frames of other clips that each query is also shown, those it likes best
     seed: int = 0
     checkpoint_every: int = 500
@@ -88,6 +89,8 @@ def build_optimizer(network: EgoHieraLocNet, config: OptimConfig) -> torch.optim
     """
     groups: dict[tuple[float, float], list[Tensor]] = {}
     for name, parameter in network.named_parameters():
+        if not parameter.requires_grad:
+            continue
         rate = config.backbone_rate if name.startswith("backbone.") else 1.0
         decay = config.weight_decay if parameter.ndim > 1 else 0.0
         groups.setdefault((rate, decay), []).append(parameter)
@@ -153,6 +156,7 @@ def train(
     torch.manual_seed(config.seed)
     network.to(accelerator.device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    freeze_stages(network, config.freeze_stages)
     optimizer = build_optimizer(network, config)
     state = TrainState.start(network, optimizer)
     if resume:
@@ -220,6 +224,12 @@ def compile_parts(network: EgoHieraLocNet) -> None:
     """Compile the parts that cost; the recursion between them stays as it is."""
     for part in (network.backbone, network.neck, network.ram, network.query_mask):
         part.compile()
+
+
+def freeze_stages(network: EgoHieraLocNet, count: int) -> None:
+    """Keep the first stages of the backbone as they are: edges and textures are known, and costliest."""
+    for part in network.backbone.first(count):
+        part.requires_grad_(False)
 
 
 def freeze_norms(network: EgoHieraLocNet, where: str) -> None:

@@ -35,28 +35,33 @@ def clip_terms(
     cross = _cross_likeness(template.tokens, template.foreground, features.match[::times])
     apart = (batch.source[:, None, None] != batch.shown).all(-1)
     seen, truth = _add_strangers(cross.detach().masked_fill(~apart, -torch.inf), times, strangers)
-    output, _ = network.match(template, features[seen.flatten()], network.initial_state(template))
+    number = torch.arange(seen.numel(), device=seen.device).view_as(seen)
+    output, _ = network.match(
+        template,
+        features[seen.flatten()],
+        network.initial_state(template),
+        outlined=number[:, :times].flatten(),  # strangers have no mask to learn
+    )
     ram = output.ram
 
-    masks, presence = truth(batch.masks), truth(batch.presence)
-    boxes = truth(batch.boxes) / batch.frames.shape[-1]
+    presence, boxes = truth(batch.presence), truth(batch.boxes) / batch.frames.shape[-1]
     grid = output.response.shape[-1]
-    cells = _cell_targets(masks, grid)
+    cells = _cell_targets(truth(batch.masks), grid)
     alike = _cell_targets(truth(batch.distractor_masks), grid)
+    masks, shown, box = (v.flatten(0, 1) for v in (batch.masks, batch.presence, batch.boxes))
+    inside = box_coverage(box / batch.frames.shape[-1], *masks.shape[-2:])
     logits = ram.mask_logits.float()
     probability = logits.sigmoid()
     query_logits = query.mask_logits.float()
     query_truth = area_pool(batch.query_mask.float(), query_logits)[:, 0]
-    trust = batch.trust.repeat_interleave(seen.shape[1])
+    trust = batch.trust.repeat_interleave(times)
     terms = {
         "presence": losses.presence_loss(ram.presence_logit, presence),
         "box": losses.box_loss(ram.boxes, boxes, cells * presence[:, None, None]),
-        "mask_in_box": losses.mask_in_box_loss(
-            probability, box_coverage(boxes, logits.shape[-2], logits.shape[-1]), presence
-        ),
+        "mask_in_box": losses.mask_in_box_loss(probability, inside, shown),
         "filter": losses.filter_loss(output.response, boxes * grid, presence, network.config.dcf.sigma),
         "mask": losses.mask_loss(logits, masks, trust),
-        "dice": losses.dice_loss(probability, masks, presence * trust),
+        "dice": losses.dice_loss(probability, masks, shown * trust),
         "cells": losses.balanced_cell_loss(ram.cell_logits, cells, alike),
         "likeness": losses.balanced_cell_loss(
             network.coarse[0] * output.foreground.float() + network.coarse[1], cells, alike
@@ -66,7 +71,12 @@ def clip_terms(
         + losses.dice_loss(query_logits.sigmoid(), query_truth, batch.trust),
         "query_quality": losses.quality_loss(query.quality_logit, query_logits, query_truth),
     }
-    return terms, _figures(probability, masks, ram.presence_logit, presence, query_logits, query_truth)
+    figures = {
+        "mask_iou": _overlap(probability > 0.5, masks > 0.5, shown),
+        "presence_accuracy": ((ram.presence_logit > 0) == (presence > 0.5)).float().mean(),
+        "query_iou": _overlap(query_logits > 0, query_truth > 0.5, torch.ones_like(batch.trust)),
+    }
+    return terms, {name: value.detach() for name, value in figures.items()}
 
 
 def _add_strangers(likeness: Tensor, times: int, count: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
@@ -127,23 +137,7 @@ def _cross_likeness(tokens: Tensor, foreground: Tensor, cells: Tensor, *, most_t
     return best.topk(4, -1).values.mean(-1).float()
 
 
-def _figures(
-    probability: Tensor,
-    masks: Tensor,
-    logit: Tensor,
-    presence: Tensor,
-    query_logits: Tensor,
-    query_truth: Tensor,
-) -> dict[str, Tensor]:
-    """Overlap of the masks on present frames, and the share of right presence decisions."""
-
-    def overlap(found: Tensor, truth: Tensor) -> Tensor:
-        return (found & truth).sum((1, 2)) / (found | truth).sum((1, 2)).clamp(min=1)
-
-    with torch.no_grad():
-        iou = overlap(probability > 0.5, masks > 0.5)
-        return {
-            "mask_iou": (iou * presence).sum() / losses.shared_count(presence.sum()),
-            "presence_accuracy": ((logit > 0) == (presence > 0.5)).float().mean(),
-            "query_iou": overlap(query_logits > 0, query_truth > 0.5).mean(),
-        }
+def _overlap(found: Tensor, truth: Tensor, counts: Tensor) -> Tensor:
+    """Mean overlap of masks (B, h, w) where they count (B,)."""
+    iou = (found & truth).sum((1, 2)) / (found | truth).sum((1, 2)).clamp(min=1)
+    return (iou * counts).sum() / losses.shared_count(counts.sum())

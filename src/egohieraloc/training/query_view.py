@@ -62,7 +62,7 @@ class QueryComposer:
         points = window_points(torch.zeros(1, 2, device=target.device), side, side)
         points = points * (longer * QUERY_CONTEXT / 2)[:, None, None, None] + center[:, None, None]
         level = mip_level(patches.texels / (side / QUERY_CONTEXT)).expand(size)
-        sample = sample_atlas(patches.atlas, warp(texture_from_view, points), level, side)
+        sample = sample_atlas(patches.atlas, warp(texture_from_view, points), level)
         background, inside = self._background(dice, target, points, patches, texture_from_view)
         alpha, shadow = sample[:, 3:4] * inside, sample[:, 4:]
         dark = shadow * dice.uniform(config.shadow, size)[:, None, None, None]
@@ -106,7 +106,7 @@ class QueryComposer:
         )
         points = warp(texture_from_view, points.expand(size, -1, -1, -1))
         level = mip_level(patches.texels / (ROUGH_PX / ROUGH_REACH / QUERY_CONTEXT))
-        tight = tight_box(sample_atlas(patches.atlas, points, level, ROUGH_PX)[:, 3] > 0.4)
+        tight = tight_box(sample_atlas(patches.atlas, points, level)[:, 3] > 0.4)
         tight = (tight * (2 / ROUGH_PX) - 1) * ROUGH_REACH
         sides = (tight[:, 2:] - tight[:, :2]).clamp(min=0.1)
         loose = torch.where(dice.chance(config.loose_box_share, size), 1.0, 0.0)
@@ -136,7 +136,7 @@ class QueryComposer:
         spot = dice.uniform((-1.0, 1.0), size, 2) * (1.1 - share)[:, None]
         other = chain(translation(spot), scaling(share[:, None].expand(-1, 2)))
         grid = warp(torch.where(is_sprite[:, None, None], other, own), points)
-        grid = dense(grid, self._config.query_px)
+        grid = dense(grid)
         pixels = table.photos[photo].permute(0, 3, 1, 2).float() / 255
         inside = (grid.abs().amax(-1) <= 1)[:, None]
         return nnf.grid_sample(pixels, grid, padding_mode="border", align_corners=False) * inside, inside
