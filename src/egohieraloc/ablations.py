@@ -1,4 +1,4 @@
-"""The paper's ablations by name: every row of its tables and figures as changed settings.
+"""The paper's ablations by name, every row of its tables and figures as changed settings; and one of ours.
 
 Settings are words as `--set` takes them. A row either needs weights of its own or only another way of asking
 the same weights; `footage.*` reaches training, `search.*` and `place.*` inference, `network.*` both.
@@ -107,8 +107,10 @@ def _fallback() -> list[Ablation]:
 
 FULL = Ablation("full", "", (), False, ("vq2d", "vq3d", "egotracks"))
 DATA = Ablation("without-visor", "training data", ("footage.visor_share=0.0",), True, ("vq2d", "vq3d"))
+OURS = Ablation("without-feedback", "ours", ("network.ram.feedback=false",), True)  # RAM sees stage 3 alone
 ABLATIONS: dict[str, Ablation] = {
-    row.name: row for row in (FULL, *_modules(), *_backbone(), *_fusion(), *_following(), *_fallback(), DATA)
+    row.name: row
+    for row in (FULL, *_modules(), *_backbone(), *_fusion(), *_following(), *_fallback(), DATA, OURS)
 }
 
 

@@ -65,17 +65,16 @@ def distil(
     config = override(DistilConfig(), settings or [])
     learner, model = (build_backbone(BackboneConfig(name=name)) for name in (student, teacher))
     load_imagenet(model, teacher_weights)
+    losses: list[float] = []
     with common.progress_bar(enabled=True) as show:
-        run(
-            learner,
-            model,
-            read_packs(data).photos,
-            config,
-            choose_device(device),
-            report=lambda step, loss: show(f"loss {loss:.3f}", step + 1, config.steps),
-        )
+
+        def report(step: int, loss: float) -> None:
+            losses.append(loss)
+            show("distil", step + 1, config.steps)
+
+        run(learner, model, read_packs(data).photos, config, choose_device(device), report=report)
     save_backbone(out, learner)
-    print(f"Wrote {out}; train with `--set start={out}`.")
+    print(f"The loss went from {losses[0]:.3f} to {losses[-1]:.3f}. Train with `--set start={out}`.")
 
 
 def pseudo_masks(
