@@ -23,13 +23,13 @@ from pathlib import Path
 import numpy as np
 
 from egohieraloc.ablations import find_ablation
-from egohieraloc.evaluation.vq2d import measure, score
+from egohieraloc.evaluation.vq2d import overlap
 from egohieraloc.files import write_json
 from egohieraloc.localize import Localizer, LocalizerConfig, with_settings
 from egohieraloc.models.weights import Calibration, Weights, load_weights
 from egohieraloc.training.composed_videos import compose_halves, questions_of
 from egohieraloc.training.packs import read_packs
-from figures import Outcome, outcome
+from figures import Outcome, figures, outcome
 
 
 @dataclass
@@ -81,7 +81,7 @@ def main() -> None:
                 for asked in Path(scratch).glob("question-*"):
                     shutil.rmtree(asked)
             for label, row in rows.items():
-                found[label] = figures(row)
+                found[label] = row_figures(row)
                 print_row(label, found[label], first=len(found) == 1)
             if qualities:
                 write_table(options.quality, qualities)
@@ -94,18 +94,17 @@ def localizer(weights: Weights, words: Sequence[str], device: str | None, cache:
     return Localizer(weights, device=device, config=config, cache=Path(cache))
 
 
-def figures(row: Row) -> dict[str, float]:
+def row_figures(row: Row) -> dict[str, float]:
+    all_of_it = figures(row.outcomes)
     present = [o for o in row.outcomes if len(o.truth)]
     absent = np.array([o.score for o in row.outcomes if not len(o.truth)])
-    overlaps = measure((o.truth, o.answer, o.score) for o in present)
-    scores = score(overlaps)
     own = np.array([o.score for o in present])
     return {
         "present": len(present),
-        "success": scores.success,
-        "stap25": scores.stap25,
-        "recovery": scores.recovery,
-        "hard_failures": float(100 * np.mean(overlaps.tube_iou == 0)),
+        "success": all_of_it.success,
+        "stap25": all_of_it.stap25,
+        "recovery": all_of_it.recovery,
+        "hard_failures": float(100 * np.mean([overlap(o.truth, o.answer)[1] == 0 for o in present])),
         "apart": float(100 * np.mean(own[:, None] > absent)) if len(absent) else 100.0,
         "samples_per_second": row.samples / row.seconds,
     }

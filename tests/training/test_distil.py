@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from egohieraloc.config import BackboneConfig
+from egohieraloc.errors import ConfigError
 from egohieraloc.models.backbone import build_backbone, load_imagenet
+from egohieraloc.settings import override
 from egohieraloc.training.dice import Dice
 from egohieraloc.training.distil import DistilConfig, distil, draw_pictures, save_backbone
 
@@ -32,6 +35,11 @@ def test_a_student_learns_and_its_file_is_a_start(tmp_path: Path) -> None:
     load_imagenet(started, tmp_path / "start.safetensors")
     for name, value in started.state_dict().items():
         assert torch.equal(value, student.state_dict()[name])
+
+
+def test_no_steps_are_refused() -> None:
+    with pytest.raises(ConfigError, match="at least 1"):
+        override(DistilConfig(), ["steps=0"])
 
 
 def test_pictures_are_parts_of_photos() -> None:

@@ -308,6 +308,12 @@ def test_frozen_stages_stay(tmp_path: Path) -> None:
         assert not name.startswith(first) or torch.equal(averaged.get_parameter(name), before[name]), name
 
 
+@pytest.mark.parametrize("count", [-1, 5])
+def test_stages_that_are_not_there_cannot_be_frozen(tmp_path: Path, count: int) -> None:
+    with pytest.raises(ConfigError, match="between 0 and 4"):
+        train(build(), source, override(SHORT, [f"freeze_stages={count}"]), tmp_path)
+
+
 DISTRIBUTED = override(SHORT, ["steps=4", "freeze_norm=all", "strangers=0"])  # a process has its own
 NO_CONTRAST = LossWeights(contrast=0)  # as are its negatives
 

@@ -5,7 +5,6 @@ The maps of both have the same strides. P photos, B pictures a step, S their sid
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch.nn import functional as F
 from egohieraloc.files import atomic_path
 from egohieraloc.models.backbone import Backbone
 from egohieraloc.training.dice import Dice
+from egohieraloc.training.loop import OptimConfig, learning_rate_factor
 from egohieraloc.training.render import chain, rotation, scaling, translation
 
 
@@ -34,6 +34,10 @@ class DistilConfig:
     warmup: int = 250
     clip_norm: float = 1.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.steps, self.batch) < 1:
+            raise ValueError(f"steps and batch must be at least 1, got {self.steps}, {self.batch}")
 
 
 class Imitation(nn.Module):
@@ -75,7 +79,8 @@ def distil(
     optimizer = torch.optim.AdamW(
         imitation.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, config))
+    pace = OptimConfig(steps=config.steps, warmup=config.warmup)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, pace))
     generator = torch.Generator(device).manual_seed(config.seed)
     for step in range(config.steps):
         pictures = draw_pictures(Dice(generator), photos, config)
@@ -121,8 +126,3 @@ def draw_pictures(dice: Dice, photos: Tensor, config: DistilConfig) -> Tensor:
 def _standardised(maps: Tensor) -> Tensor:
     deviation, mean = torch.std_mean(maps, (0, 2, 3), keepdim=True)
     return (maps - mean) / deviation.clamp(min=1e-4)
-
-
-def _rate(step: int, config: DistilConfig) -> float:
-    warm = min(1.0, (step + 1) / config.warmup)
-    return warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * step / config.steps)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
-from egohieraloc.errors import EgoHieraLocError, MissingExtraError
+from egohieraloc.errors import ConfigError, EgoHieraLocError, MissingExtraError
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.checkpoint import TrainState, load_state, save_state
@@ -228,6 +228,9 @@ def compile_parts(network: EgoHieraLocNet) -> None:
 
 def freeze_stages(network: EgoHieraLocNet, count: int) -> None:
     """Keep the first stages of the backbone as they are: edges and textures are known, and costliest."""
+    stages = len(network.backbone.channels)
+    if not 0 <= count <= stages:
+        raise ConfigError(f"optim.freeze_stages must lie between 0 and {stages}, got {count}.")
     for part in network.backbone.first(count):
         part.requires_grad_(False)
 

@@ -71,12 +71,11 @@ def clip_terms(
         + losses.dice_loss(query_logits.sigmoid(), query_truth, batch.trust),
         "query_quality": losses.quality_loss(query.quality_logit, query_logits, query_truth),
     }
-    figures = {
+    return terms, {
         "mask_iou": _overlap(probability > 0.5, masks > 0.5, shown),
         "presence_accuracy": ((ram.presence_logit > 0) == (presence > 0.5)).float().mean(),
         "query_iou": _overlap(query_logits > 0, query_truth > 0.5, torch.ones_like(batch.trust)),
     }
-    return terms, {name: value.detach() for name, value in figures.items()}
 
 
 def _add_strangers(likeness: Tensor, times: int, count: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
