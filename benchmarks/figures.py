@@ -22,7 +22,7 @@ class Outcome:
     truth: Track
     answer: Track
     score: float
-    peak: float  # of the smoothed curve, before calibration
+    peak: float  # of the smoothed curve
 
 
 @dataclass(frozen=True)

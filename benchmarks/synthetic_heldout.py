@@ -1,9 +1,10 @@
 """Ask about composed videos that show scanned objects never used in training.
 
-    python benchmarks/synthetic_heldout.py --data DIR [--model FILE|NAME] [--clips 40] [--json FILE]
+    python benchmarks/synthetic_heldout.py --data DIR [--model FILE|NAME] [--rounds 4] [--json FILE]
 
 DIR holds photos/ and sprites/. The video of a question is its own clip among all clips of the other half of
-the objects and photos: by default 21 clips of 6 frames. About a third of the things are absent.
+the objects and photos: by default 21 clips of 6 frames. About a third of the things are absent. Each round
+composes 40 other clips.
 `--trained 130` asks about so many objects of the training set instead: is it the new objects that are hard?
 """
 
@@ -35,7 +36,7 @@ def main() -> None:
     parser.add_argument("--device")
     parser.add_argument("--set", dest="settings", action="append", default=[], help="as of `locate`")
     parser.add_argument("--clips", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--trained", type=int, metavar="N", help="ask about N training objects instead")
     parser.add_argument("--queries", action="store_true", help="print what became of each query")
     parser.add_argument("--json", type=Path)
@@ -46,20 +47,21 @@ def main() -> None:
         parts = ("sprites", "sprite_direction", "sprite_id")
         packs = replace(packs, **{part: getattr(known, part) for part in parts})
     outcomes, mask_ious, seconds = [], [], 0.0
-    with tempfile.TemporaryDirectory() as scratch:
-        localizer = Localizer.from_pretrained(
-            options.model, device=options.device, settings=options.settings, cache=Path(scratch)
-        )
-        size = localizer.predictor.config.input_size
-        for question in compose_questions(
-            packs, localizer.predictor, Path(scratch), clips=options.clips, seed=options.seed
-        ):
-            started = time.perf_counter()
-            answered = localizer.ask(question.query, question.video, size, size)
-            seconds += time.perf_counter() - started
-            outcomes.append(outcome(f"clip {len(outcomes)}", question.truth, answered))
-            if overlap(question.truth, outcomes[-1].answer)[1] >= SUCCESS_THRESHOLD:
-                mask_ious += found_mask_ious(question, answered.track)
+    for number in range(options.rounds):
+        with tempfile.TemporaryDirectory() as scratch:
+            localizer = Localizer.from_pretrained(
+                options.model, device=options.device, settings=options.settings, cache=Path(scratch)
+            )
+            size = localizer.predictor.config.input_size
+            for question in compose_questions(
+                packs, localizer.predictor, Path(scratch), clips=options.clips, seed=number
+            ):
+                started = time.perf_counter()
+                answered = localizer.ask(question.query, question.video, size, size)
+                seconds += time.perf_counter() - started
+                outcomes.append(outcome(f"clip {len(outcomes)}", question.truth, answered))
+                if overlap(question.truth, outcomes[-1].answer)[1] >= SUCCESS_THRESHOLD:
+                    mask_ious += found_mask_ious(question, answered.track)
     row = figures(outcomes)
     print(f"asking: {seconds / len(outcomes):.2f} s each")
     print_table({"egohieraloc": row})

@@ -166,7 +166,7 @@ class TemporalConfig:
     """From the scores of all samples to the last appearance."""
 
     rule: Literal["extend", "paper"] = "extend"
-    median: int = 5  # samples; window of the median filter
+    median: int = 3  # samples; window of the median filter
     paper_share: float = 0.8  # `paper`: an appearance stays above this share of the maximum
     peak_share: float = 0.9  # `extend`: an appearance has a peak above this share of the maximum ...
     extend_share: float = 0.1  # ... and reaches as far as the curve stays above this one

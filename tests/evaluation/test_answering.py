@@ -117,7 +117,7 @@ def test_a_killed_run_ends_with_the_same_file(tree, tiny, whole, tmp_path):
     process.wait()
     assert 4 <= log.read_text().count("\n") - 1 < 10
     call(*words, fails=DataError, says="Resume that run")
-    call(*words, "--resume", "--set", "temporal.median=3", fails=DataError, says="config differ")
+    call(*words, "--resume", "--set", "temporal.median=7", fails=DataError, says="config differ")
     call(*words, "--resume")
     assert out.read_bytes() == whole.read_bytes()
 

@@ -10,7 +10,6 @@ from egohieraloc.inference.mask_box import (
     _ellipse_span,
     box_from_mask,
     heaviest_component,
-    semantic_confidence,
 )
 from egohieraloc.types import Box
 
@@ -107,12 +106,3 @@ def test_corners_touch() -> None:
     mask = np.zeros((20, 20))
     mask[4:8, 4:8] = mask[8:12, 8:12] = 1
     assert box_from_mask(mask) == Box(4, 4, 12, 12)
-
-
-def test_confidence_by_hand() -> None:
-    mask = np.array([[0.1, 0.4], [0.6, 0.8]])
-    assert semantic_confidence(mask) == pytest.approx((0.6 + 0.7 + 0.8) / 3)
-    assert semantic_confidence(mask, region=0.5) == pytest.approx((0.7 + 0.7 + 0.8) / 3)
-    assert semantic_confidence(np.array([[0.1, 0.4]])) == pytest.approx((0.4 + 0 + 0.4) / 3)
-    assert semantic_confidence(np.full((3, 3), 0.3)) == 0
-    assert semantic_confidence(np.ones((3, 3))) == 1

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit
 
 from egohieraloc.config import preset
 from egohieraloc.errors import ConfigError
-from egohieraloc.inference.mask_box import box_from_mask, semantic_confidence
+from egohieraloc.inference.mask_box import box_from_mask
 from egohieraloc.inference.packing import PackedFeatures
-from egohieraloc.inference.predict import Predictor, choose_device
+from egohieraloc.inference.predict import SURE, Predictor, choose_device
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Calibration, Weights
@@ -38,15 +39,15 @@ def packed(predictor: Predictor) -> PackedFeatures:
     return predictor.encode(canvases, np.array([0, 6, 12]), np.array([0.0, 0.2, 0.4]))
 
 
-def test_score_is_presence_times_confidence(predictor: Predictor, packed: PackedFeatures) -> None:
+def test_score_is_how_sure_the_best_cell_is(predictor: Predictor, packed: PackedFeatures) -> None:
     query = predictor.prepare(QUERY)
     answers, _ = predictor.decode(query, packed[:2], predictor.start(query))
     output, _ = predictor.match(query, packed[:2], predictor.start(query))
     masks = torch.sigmoid(output.ram.mask_logits.float()).numpy()
-    presence = torch.sigmoid(output.ram.presence_logit).numpy()
+    best = output.ram.cell_logits.float().numpy().max((1, 2))
     assert len(answers) == 2
-    for answer, mask, present in zip(answers, masks, presence, strict=True):
-        assert answer.score == pytest.approx(float(present) * semantic_confidence(mask), rel=1e-5)
+    for answer, mask, sure in zip(answers, masks, best, strict=True):
+        assert answer.score == pytest.approx(expit(2 * (sure - SURE)), rel=1e-4)
         tight = box_from_mask(mask)
         if tight is not None:
             assert answer.box.xyxy == tuple(4 * v for v in tight.xyxy)

@@ -64,8 +64,8 @@ def answer(
 
 
 def calibrated(curve: ScoreCurve, interval: Interval, calibration: Calibration) -> float:
-    """Probability that an interval shows the thing, from the peak of the smoothed curve in it."""
-    peak = float(np.clip(curve.smooth[interval[0] : interval[1] + 1].max(), 1e-6, 1 - 1e-6))
+    """Probability that an interval shows the thing, from the score of its surest sample."""
+    peak = float(np.clip(curve.raw[interval[0] : interval[1] + 1].max(), 1e-6, 1 - 1e-6))
     logit = math.log(peak / (1 - peak))
     return 1 / (1 + math.exp(-(calibration.slope * logit + calibration.offset)))
 

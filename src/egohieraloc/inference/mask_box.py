@@ -35,20 +35,6 @@ def box_from_mask(
     return Box(left + columns[0], top + rows[0], left + columns[1], top + rows[1])
 
 
-def semantic_confidence(
-    probability: NDArray[np.floating], *, region: float = 0.3, threshold: float = 0.5
-) -> float:
-    """Mean of P_ave, P_thr and P_max over the mask; 0 for an empty one.
-
-    The mask is every cell above `region`: cut at the paper's 0.5, P_ave and P_thr would be the same number.
-    """
-    inside = probability[probability > region]
-    if inside.size == 0:
-        return 0.0
-    sure = inside[inside > threshold]
-    return float(inside.mean() + (sure.mean() if sure.size else 0.0) + inside.max()) / 3
-
-
 def heaviest_component(
     probability: NDArray[np.floating], threshold: float
 ) -> tuple[Mask, tuple[int, int]] | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from egohieraloc.errors import ConfigError
-from egohieraloc.inference.mask_box import box_from_mask, semantic_confidence
+from egohieraloc.inference.mask_box import box_from_mask
 from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
 from egohieraloc.inference.query_window import QueryWindow, cut_window
 from egohieraloc.models.fold import fold_norms
@@ -23,6 +23,8 @@ from egohieraloc.models.query_mask import MaskProvider, fallback_level
 from egohieraloc.models.weights import Weights
 from egohieraloc.query import Query
 from egohieraloc.types import Box, QueryMask, Rgb
+
+SURE = 1.0  # logit of a sample's surest cell that scores 0.5: yes and no weigh the same in training, not here
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,16 +191,15 @@ class Predictor:
     def _read(self, output: MatchOutput) -> list[Decoded]:
         ram = output.ram
         masks = _numpy(torch.sigmoid(ram.mask_logits.float()))
-        presence = _numpy(torch.sigmoid(ram.presence_logit))
+        scores = _numpy(torch.sigmoid(2 * (ram.cell_logits.float().amax((1, 2)) - SURE)))
         boxes = _numpy(_best_boxes(ram.cell_logits, ram.boxes))
         size = self.config.input_size
         stride = size / masks.shape[-1]
         decoded = []
-        for mask, present, opinion in zip(masks, presence, boxes, strict=True):
+        for mask, score, opinion in zip(masks, scores, boxes, strict=True):
             tight = box_from_mask(mask)
             box = Box(*(v * stride for v in tight.xyxy)) if tight else _sorted_box(opinion * size)
-            score = float(present) * semantic_confidence(mask)
-            decoded.append(Decoded(score, box, (mask * 255).astype(np.uint8)))
+            decoded.append(Decoded(float(score), box, (mask * 255).astype(np.uint8)))
         return decoded
 
 

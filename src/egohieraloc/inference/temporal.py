@@ -55,7 +55,7 @@ def median_filtered(scores: Floats, window: int) -> Floats:
     """Running median. The curve is mirrored at its ends: two high samples at the end stay, one does not."""
     if scores.size == 0:
         return scores
-    padded = np.pad(scores, window // 2, mode="symmetric")
+    padded = np.pad(scores, window // 2, mode="reflect")
     return np.median(np.lib.stride_tricks.sliding_window_view(padded, window), axis=-1)
 
 

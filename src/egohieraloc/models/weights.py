@@ -34,7 +34,7 @@ SCALE = ":scale"  # ends the name of an 8-bit tensor's scales
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Turns the peak of a score curve into the probability that the answer is right."""
+    """Turns the score of the surest sample into the probability that the answer is right."""
 
     slope: float = 1.0
     offset: float = 0.0

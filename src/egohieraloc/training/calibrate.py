@@ -1,7 +1,7 @@
 """Fit the answer's score: how likely is an answer right, and from where on is it given at all?
 
-The peak of the score curve becomes a probability by logistic regression over questions with a known answer;
-the threshold then follows from the questions about absent things.
+The score of the answer's surest sample becomes a probability by logistic regression over questions with a
+known answer; the threshold then follows from the questions about absent things.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from egohieraloc.types import Floats
 
 RIGHT_TUBE_IOU = 0.25
 PACK_LIMIT = 320  # photos and objects read; every photo that was kept from training is among them
-REJECTED_SHARE = 0.9  # of the absent things, at the threshold
+REJECTED_SHARE = 0.85  # of the absent things, at the threshold
 CERTAIN = 1e-6
 
 
@@ -34,7 +34,7 @@ CERTAIN = 1e-6
 class Evidence:
     """How a question was answered, with every answer given."""
 
-    peak: float  # of the score curve within the answer, in (0, 1)
+    peak: float  # the score of the answer's surest sample, in (0, 1)
     present: bool
     right: bool
 

@@ -1,0 +1,155 @@
+"""Which number says best that a sample shows the thing? Composed questions, samples scored in several ways.
+
+    python benchmarks/sample_scores.py --data DIR [--model FILE|NAME] [--rounds 4]
+
+The objects are those that `egohieraloc calibrate` uses. Each way but the paper's gets its logistic line from
+the other rounds. `success` counts every answer; `refusing` those that score higher than 80 % of the absent
+things; `apart` is the share of pairs of a right answer and an absent thing in which the answer scores higher.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from egohieraloc.config import TemporalConfig
+from egohieraloc.data.base import Track
+from egohieraloc.evaluation.vq2d import SUCCESS_THRESHOLD, overlap
+from egohieraloc.inference.search import coarse_scores
+from egohieraloc.inference.temporal import choose_interval
+from egohieraloc.localize import Localizer
+from egohieraloc.training.calibrate import PACK_LIMIT, logistic
+from egohieraloc.training.composed_videos import Question, compose_questions
+from egohieraloc.training.packs import read_packs
+from egohieraloc.types import Floats
+
+REFUSED_SHARE = 0.8
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What is known of the N samples of a question."""
+
+    truth: Track
+    boxes: Floats  # (N, 4) given ones
+    presence: Floats  # (N,) logits of the presence head
+    mask: Floats  # (N,) the paper's confidence of the mask
+    likeness: Floats  # (N,) logits from descriptors alone
+    cell: Floats  # (N,) logits of the surest cell
+
+    @property
+    def shown(self) -> NDArray[np.bool_]:
+        return np.isin(np.arange(len(self.cell)), self.truth.frames)
+
+
+FITTED: dict[str, Callable[[Samples], Floats]] = {
+    "presence head": lambda s: s.presence,
+    "likeness": lambda s: s.likeness,
+    "best cell": lambda s: s.cell,
+}
+LITERAL: dict[str, Callable[[Samples], Floats]] = {
+    "mask (paper)": lambda s: s.mask,
+    "presence x mask": lambda s: expit(s.presence) * s.mask,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--clips", type=int, default=40)
+    options = parser.parse_args()
+    packs = read_packs(options.data, split="val", limit=PACK_LIMIT)
+    rounds: list[list[Samples]] = []
+    for number in range(1, options.rounds + 1):  # calibration has the seed 0
+        with tempfile.TemporaryDirectory() as scratch:
+            localizer = Localizer.from_pretrained(options.model, cache=Path(scratch))
+            asked = compose_questions(
+                packs, localizer.predictor, Path(scratch), clips=options.clips, seed=number
+            )
+            rounds.append([look(localizer, question) for question in asked])
+    count = sum(len(s.truth) > 0 for part in rounds for s in part)
+    print(f"{count} present and {sum(map(len, rounds)) - count} absent things")
+    print(f"{'':18}{'success':>10}{'refusing':>10}{'apart':>10}")
+    for name, way in LITERAL.items():
+        report(name, [(s, way(s)) for part in rounds for s in part])
+    for name, way in FITTED.items():
+        scored = []
+        for number, part in enumerate(rounds):
+            others = [s for k, other in enumerate(rounds) if k != number for s in other]
+            slope, offset = logistic(
+                np.concatenate([way(s) for s in others]),
+                np.concatenate([s.shown for s in others]).astype(np.float64),
+            )
+            scored += [(s, expit(slope * way(s) + offset)) for s in part]
+        report(name, scored)
+
+
+def look(localizer: Localizer, question: Question) -> Samples:
+    """Decode every sample."""
+    predictor, video = localizer.predictor, question.video
+    prepared = predictor.prepare(question.query)
+    state, boxes, presence, mask, cell = predictor.start(prepared), [], [], [], []
+    for packed in video.take(0, len(video.time_s) - 1):
+        for start in range(0, len(packed), 8):
+            part = packed[start : start + 8]
+            output, after = predictor.match(prepared, part, state)
+            boxes += [d.box.xyxy for d in predictor.decode(prepared, part, state)[0]]
+            state = after
+            presence.append(output.ram.presence_logit.float())
+            cell.append(output.ram.cell_logits.float().amax((1, 2)))
+            mask += [confidence(m) for m in torch.sigmoid(output.ram.mask_logits.float()).cpu().numpy()]
+    return Samples(
+        question.truth,
+        np.array(boxes),
+        torch.cat(presence).double().cpu().numpy(),
+        np.array(mask),
+        coarse_scores(predictor, prepared, video),
+        torch.cat(cell).double().cpu().numpy(),
+    )
+
+
+def confidence(mask: NDArray[np.float32]) -> float:
+    """The paper's: mean of P_ave, P_thr and P_max; the mask begins at 0.3, else the first two are one."""
+    inside = mask[mask > 0.3]
+    sure = inside[inside > 0.5]
+    if not inside.size:
+        return 0.0
+    return float(inside.mean() + (sure.mean() if sure.size else 0.0) + inside.max()) / 3
+
+
+def report(name: str, scored: list[tuple[Samples, Floats]]) -> None:
+    """One row, by the default temporal rule."""
+    absent, answers = [], []
+    for samples, scores in scored:
+        chosen = choose_interval(scores, np.arange(len(scores)) / 5, TemporalConfig()).chosen
+        first, last = chosen or (0, 0)
+        peak = scores[first : last + 1].max()
+        if len(samples.truth) == 0:
+            absent.append(peak)
+            continue
+        frames = np.arange(first, last + 1)
+        given = Track.from_boxes(frames.tolist(), [tuple(b) for b in samples.boxes[first : last + 1]])
+        answers.append((overlap(samples.truth, given)[1] >= SUCCESS_THRESHOLD, peak))
+    right = np.array([peak for is_right, peak in answers if is_right])
+    bar = np.sort(absent)[int(np.ceil(REFUSED_SHARE * len(absent))) - 1]
+    apart = np.mean(right[:, None] > np.array(absent))
+    print(
+        f"{name:18}{100 * len(right) / len(answers):10.1f}{100 * (right > bar).sum() / len(answers):10.1f}"
+        f"{100 * apart:10.1f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
