@@ -17,20 +17,20 @@ from egohieraloc.training.composer_config import ComposerConfig
 from egohieraloc.training.degrade import Codec
 from egohieraloc.training.dice import Dice, mixed_seed
 from egohieraloc.training.instances import Instances
-from egohieraloc.training.layers import (
+from egohieraloc.training.layers import Props, draw_texture_from_scene, render
+from egohieraloc.training.packs import Packs
+from egohieraloc.training.painting import (
     DISTRACTOR,
     TARGET,
+    Backdrop,
     Layer,
-    Props,
-    draw_texture_from_scene,
+    hang,
     overlay,
     paint,
-    render,
     tolerable,
 )
-from egohieraloc.training.packs import Packs
 from egohieraloc.training.query_view import QueryComposer
-from egohieraloc.training.render import LATTICE_PX, chain, dense, tight_box, undistort, warp, window_points
+from egohieraloc.training.render import LATTICE_PX, chain, tight_box, undistort, warp, window_points
 from egohieraloc.training.sensor import record
 from egohieraloc.training.shapes import draw_blocks, draw_hands
 from egohieraloc.training.staging import (
@@ -58,7 +58,9 @@ class Composer:
         self.generator = torch.Generator(self._device)
         # Half precision is exact enough for 8-bit pictures; CPUs are slow at it.
         self._dtype = torch.float16 if self._device.type == "cuda" else torch.float32
-        self._instances = Instances(packs, self._device, config.neighbours, config.twin_similarity)
+        self._instances = Instances(
+            packs, self._device, config.neighbours, config.twin_similarity, self._dtype
+        )
         self._codec = Codec(self._device)
         self._query = QueryComposer(self._instances, config, self._codec)
         self._aspects, self._aspect_weights = torch.tensor(config.aspects, device=self._device).unbind(1)
@@ -87,10 +89,10 @@ class Composer:
         cameras = draw_cameras(dice, config, size, self._aspects, self._aspect_weights)
         target = draw_target(dice, config, instances, cast, cameras, self._large)
         cameras = look_away(dice, config, instances, cast, cameras, target)
-        mosaic, mosaic_from_scene = draw_background(dice, config, instances, cast, target)
+        backdrop, mosaic_from_scene = draw_background(dice, config, instances, cast, target)
         shadow = dice.uniform(config.shadow, size).repeat_interleave(config.clip_frames)
 
-        canvas = self._paint_background(mosaic, mosaic_from_scene, cameras)
+        canvas = self._paint_background(backdrop, mosaic_from_scene, cameras)
         canvas, cover = self._paint_distractors(dice, canvas, cast, cameras, target, shadow)
         canvas = self._paint_rivals(dice, canvas, cast, cameras, target, shadow)
         canvas = self._paint_target(dice, canvas, cast, cameras, target, mosaic_from_scene, shadow)
@@ -99,18 +101,15 @@ class Composer:
         canvas = self._paint_shapes(dice, canvas, whole, target)
         return self._finish(dice, canvas, cast, cameras, target)
 
-    def _paint_background(self, mosaic: Tensor, mosaic_from_scene: Tensor, cameras: Cameras) -> Tensor:
+    def _paint_background(self, backdrop: Backdrop, mosaic_from_scene: Tensor, cameras: Cameras) -> Tensor:
         """The empty scene: a canvas (N, 5, F, F) of colours and, still zero, labels."""
         side, (batch, frames) = self.config.frame_px, cameras.scene_from_view.shape[:2]
         points = window_points(torch.zeros(1, 2, device=self._device), side, side)
         points = undistort(points, cameras.lens).repeat_interleave(frames, 0)
         points = warp(chain(mosaic_from_scene[:, None], cameras.scene_from_view).flatten(0, 1), points)
-        grid = dense(points).view(batch, frames * side, side, 2)
-        colour = nnf.grid_sample(mosaic.float(), grid, padding_mode="reflection", align_corners=False)
-        colour = colour.unflatten(2, (frames, side)).transpose(1, 2)
-        canvas = torch.zeros(batch, frames, 5, side, side, device=self._device, dtype=self._dtype)
-        torch.mul(colour, 1 / 255, out=canvas[:, :, :3])
-        return canvas.flatten(0, 1)
+        canvas = torch.zeros(batch * frames, 5, side, side, device=self._device, dtype=self._dtype)
+        hang(canvas, self._instances.photos, backdrop, points)
+        return canvas
 
     def _paint_distractors(
         self, dice: Dice, canvas: Tensor, cast: Cast, cameras: Cameras, target: Props, shadow: Tensor
@@ -121,7 +120,7 @@ class Composer:
         maps = draw_texture_from_scene(dice, config, props, cameras)
         there = dice.chance(config.distractor_share, size, config.distractors)
         there = torch.cat((there, dice.chance(config.occluder_share, size, 1)), 1)
-        *behind, before = self._render(props, cameras, maps, self._small, there)
+        *behind, before = render(config, props, cameras, maps, self._small, there)
         for number, layer in enumerate(behind):
             canvas = paint(canvas, layer, shadow, DISTRACTOR if number < config.similar else None)
         return canvas, before
@@ -138,7 +137,7 @@ class Composer:
         rival, center, size = cast.rival[chosen], target.center[chosen], target.size[chosen]
         props = draw_rivals(dice, config, self._instances, rival, cameras, center, size, self._large)
         maps = draw_texture_from_scene(dice, config, props, cameras)
-        layer = self._render(props, cameras, maps, self._large, torch.ones_like(size, dtype=torch.bool))[0]
+        layer = render(config, props, cameras, maps, self._large, torch.ones_like(size, dtype=torch.bool))[0]
         rows = _rows(chosen, config.clip_frames)
         return canvas.index_copy_(0, rows, paint(canvas[rows], layer, shadow[rows], DISTRACTOR))
 
@@ -157,14 +156,9 @@ class Composer:
         onto = texture_from_mosaic(target.patches).unflatten(0, (batch, 1, frames))
         placed = chain(onto, mosaic_from_scene[:, None, None])
         maps = torch.where(cast.in_place[:, None, None, None, None], placed, pasted)
-        layer = self._render(target, cameras, maps, self._large, cast.visible[:, None])[0]
+        layer = render(config, target, cameras, maps, self._large, cast.visible[:, None])[0]
         label = torch.where(cast.absent, DISTRACTOR, TARGET).repeat_interleave(frames)
         return paint(canvas, layer, shadow, label, (~cast.in_place).repeat_interleave(frames))
-
-    def _render(
-        self, props: Props, cameras: Cameras, maps: Tensor, window: int, shown: Tensor
-    ) -> list[Layer]:
-        return render(self.config, props, cameras, maps, window, shown, self._dtype)
 
     def _paint_shapes(self, dice: Dice, canvas: Tensor, whole: Tensor, target: Props) -> Tensor:
         """Plain shapes before some targets; hands with arms in some clips."""

@@ -11,7 +11,13 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
+try:  # Triton comes with torch for CUDA
+    from egohieraloc.training import fused
+except ImportError:
+    fused = None  # type: ignore[assignment]
+
 BLUR_TAPS = 4  # two passes of so many shifted pictures make their square
+BLUR_PASSES = (1 / BLUR_TAPS**2, 1 / BLUR_TAPS)  # way from one to the next, as a share of the whole
 BLOCK = 8
 MID_GREY = 0.4
 
@@ -89,6 +95,10 @@ def smear(image: Tensor, drift: Tensor, swing: Tensor) -> Tensor:
 
     View units and radians over the exposure, whose middle is where the truth was taken.
     """
+    if image.is_cuda and fused is not None:
+        for reach in BLUR_PASSES:
+            image = fused.shift_and_add(image, drift, swing, reach)
+        return image
     height, width = image.shape[-2:]
     y = (torch.arange(height, device=image.device) + 0.5) * (2 / height) - 1
     x = (torch.arange(width, device=image.device) + 0.5) * (2 / width) - 1
@@ -96,7 +106,7 @@ def smear(image: Tensor, drift: Tensor, swing: Tensor) -> Tensor:
     turned = torch.stack((-base[..., 1], base[..., 0]), -1)
     field = (drift[:, None, None] + swing[:, None, None, None] * turned).to(image.dtype)
     base = base.to(image.dtype)
-    for reach in (1 / BLUR_TAPS**2, 1 / BLUR_TAPS):
+    for reach in BLUR_PASSES:
         total = torch.zeros_like(image)
         for tap in range(BLUR_TAPS):
             grid = base + field * ((tap - (BLUR_TAPS - 1) / 2) * reach)

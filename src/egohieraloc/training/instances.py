@@ -43,7 +43,15 @@ class Patches:
 class Instances:
     """The packs on a device, each instance's look-alikes, and textures of chosen ones."""
 
-    def __init__(self, packs: Packs, device: torch.device, neighbours: int, twin_similarity: float) -> None:
+    def __init__(
+        self,
+        packs: Packs,
+        device: torch.device,
+        neighbours: int,
+        twin_similarity: float,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self._dtype = dtype  # of textures
         usable = usable_masks(packs)
         self.photos = packs.photos.to(device)
         self.mask_crops = packs.mask_crops[usable].to(device)
@@ -88,7 +96,8 @@ class Instances:
         photo_rgba, window, photo_extent, photo_area = self._photo_textures(instance, size)
         rgba = torch.where(is_sprite[:, None, None, None], sprite_rgba, photo_rgba)
         extent = torch.where(is_sprite[:, None], sprite_extent, photo_extent)
-        colour = rgba[:, :3].clamp(min=1e-3) ** gamma[:, None, None, None] * gain[:, :, None, None]
+        gamma, gain = gamma.to(rgba.dtype)[:, None, None, None], gain.to(rgba.dtype)[:, :, None, None]
+        colour = rgba[:, :3].clamp(min=1e-3) ** gamma * gain
         alpha = rgba[:, 3:]
         texture = torch.cat((colour.clamp(max=1.0) * alpha, alpha), 1)
         margin = round(size * (PAD - 1) / 2)
@@ -106,7 +115,7 @@ class Instances:
     def _sprite_textures(self, instance: Tensor, view: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
         index = instance.clamp(max=self.num_sprites - 1)
         pixels = self.sprites if size == SPRITE_PX else self._small_sprites
-        rgba = pixels[index, view].permute(0, 3, 1, 2).float() / 255
+        rgba = pixels[index, view].permute(0, 3, 1, 2).to(self._dtype) / 255
         scale = size / SPRITE_PX
         return rgba, self._sprite_extent[index, view] * scale, self._sprite_area[index, view] * scale**2
 
@@ -121,14 +130,13 @@ class Instances:
         xy = corner[:, :, None] + (step[:, None] * ramp)[:, None, :]  # (N, 2, P)
         pixel = xy.floor().long().clamp(0, PHOTO_PX - 1)
         photo = self.mask_photo[mask][:, None, None]
-        colour = (
-            self.photos[photo, pixel[:, 1, :, None], pixel[:, 0, None, :]].permute(0, 3, 1, 2).float() / 255
-        )
+        colour = self.photos[photo, pixel[:, 1, :, None], pixel[:, 0, None, :]].permute(0, 3, 1, 2)
+        colour = colour.to(self._dtype) / 255
         local = (xy - box[:, :2, None]) / sides[:, :, None] * 2 - 1
         shape = (len(mask), size, size)
         grid = torch.stack((local[:, 0, None, :].expand(shape), local[:, 1, :, None].expand(shape)), -1)
-        crop = self.mask_crops[mask][:, None].float() / 255
-        alpha = nnf.grid_sample(crop, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+        crop = self.mask_crops[mask][:, None].to(self._dtype) / 255
+        alpha = nnf.grid_sample(crop, grid.to(self._dtype), padding_mode="zeros", align_corners=False)
         window = torch.cat((corner, (step * size)[:, None]), 1)
         area = self._mask_area[mask] * (sides / step[:, None]).prod(-1)
         return torch.cat((colour, alpha), 1), window, sides / step[:, None], area

@@ -1,4 +1,4 @@
-"""Objects laid into a scene: their maps, their windows of the canvas, and painting them over it.
+"""Objects laid into a scene: their maps, and the windows of the canvas they fall into.
 
 Letters: B clips, L objects of a clip, T frames, N = B * T, W window side, F canvas side.
 """
@@ -15,26 +15,24 @@ from egohieraloc.training.camera import Cameras
 from egohieraloc.training.composer_config import ComposerConfig
 from egohieraloc.training.dice import Dice
 from egohieraloc.training.instances import Patches
+from egohieraloc.training.painting import Layer
 from egohieraloc.training.render import (
     chain,
     distort,
     inverse,
     mip_level,
+    on_level,
     projective,
     rotation,
-    sample_atlas,
     scaling,
     sheared,
     translation,
     undistort,
     warp,
-    window_index,
     window_origin,
     window_points,
 )
 
-TARGET, DISTRACTOR = 3, 4  # channels of a canvas after the three colours
-EMPTY_CORNER = -1.0  # of every texture
 SLACK = 1.15  # room that stretch, tilt and lens may need in a window
 
 
@@ -46,14 +44,6 @@ class Props:
     center: Tensor  # (B, L, 2) view coordinates when the camera looks straight
     path: Tensor  # (B, L, T, 2) in the scene
     size: Tensor  # (B, L) longer side in canvas pixels
-
-
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """One object of each clip, ready to paint."""
-
-    pixels: Tensor  # (N, 5, W, W) colour times alpha, alpha, shadow
-    origin: Tensor  # (N, 2) top-left pixel of the window
 
 
 def draw_angle(dice: Dice, config: ComposerConfig, *shape: int) -> Tensor:
@@ -94,7 +84,6 @@ def render(
     texture_from_scene: Tensor,
     window: int,
     shown: Tensor,
-    dtype: torch.dtype,
 ) -> list[Layer]:
     """Each of the L props as a layer of its own; void in clips where `shown` (B, L) is false."""
     batch, layers, frames = props.path.shape[:3]
@@ -106,64 +95,14 @@ def render(
     points = window_points(origin.reshape(-1, 2), window, config.frame_px)
     points = undistort(points, cameras.lens.repeat_interleave(layers * frames))
     points = warp(chain(texture_from_scene, cameras.scene_from_view[:, None]).reshape(-1, 3, 3), points)
-    there = shown.flatten().repeat_interleave(frames)[:, None, None, None]
-    points = torch.where(there, points, EMPTY_CORNER)
     textures = len(props.patches.atlas)
     level = mip_level(
         props.patches.texels / props.size.flatten().repeat_interleave(textures // (batch * layers))
     )
-    sampled = sample_atlas(props.patches.atlas, points, level).unflatten(2, (-1, window)).transpose(1, 2)
-    pixels = torch.empty(sampled.shape, dtype=dtype, device=sampled.device).copy_(sampled)
-    pixels = pixels.view(batch, layers, frames, 5, window, window)
-    return [Layer(pixels[:, k].flatten(0, 1), origin[:, k].flatten(0, 1)) for k in range(layers)]
-
-
-def paint(
-    canvas: Tensor,
-    layer: Layer,
-    shadow: Tensor,
-    label: Tensor | int | None,
-    opaque: Tensor | None = None,
-) -> Tensor:
-    """Lay a layer over the canvas (N, 5, F, F): colours, and labels that hide each other as colours do.
-
-    `shadow` (N,) darkens what lies under; `label` is the channel that is set; where not `opaque` (N,), the
-    object is part of the background and only labels change.
-    """
-    index = window_index(layer.origin, layer.pixels.shape[-1], canvas.shape[-1])[:, None].expand(-1, 5, -1)
-    flat, pixels = canvas.flatten(2), layer.pixels.flatten(2)
-    under = flat.gather(2, index)
-    alpha = pixels[:, 3:4]
-    kept = 1 - alpha
-    dark = kept * (1 - pixels[:, 4:] * shadow.to(canvas.dtype)[:, None, None])
-    colour = torch.addcmul(pixels[:, :3], under[:, :3], dark)
-    if opaque is not None:
-        colour = torch.where(opaque[:, None, None], colour, under[:, :3])
-    labels = under[:, 3:] * kept
-    if isinstance(label, int):
-        labels[:, label - TARGET] += alpha[:, 0]
-    elif label is not None:
-        channel = torch.arange(TARGET, DISTRACTOR + 1, device=canvas.device)
-        labels = labels + alpha * (channel == label[:, None])[..., None]
-    return flat.scatter_(2, index, torch.cat((colour, labels), 1)).view_as(canvas)
-
-
-def tolerable(canvas: Tensor, whole: Tensor, layer: Layer, max_covered: float) -> Layer:
-    """The layer, void where it would leave too little of the target's whole area (N,)."""
-    index = window_index(layer.origin, layer.pixels.shape[-1], canvas.shape[-1])
-    target = canvas[:, TARGET].flatten(1)
-    hidden = (target.gather(1, index) * layer.pixels[:, 3].flatten(1)).sum(1, dtype=torch.float32)
-    left = target.sum(1, dtype=torch.float32) - hidden
-    keep = left >= (1 - max_covered) * whole
-    return Layer(layer.pixels * keep[:, None, None, None], layer.origin)
-
-
-def overlay(canvas: Tensor, rows: Tensor, drawn: Tensor, whole: Tensor, max_covered: float) -> Tensor:
-    """Lay whole pictures (n, 4, F, F) over some rows of the canvas, where that hides not too much."""
-    under, drawn = canvas[rows], drawn.to(canvas.dtype)
-    kept = 1 - drawn[:, 3:]
-    left = (under[:, TARGET] * kept[:, 0]).sum((1, 2), dtype=torch.float32)
-    keep = (left >= (1 - max_covered) * whole[rows])[:, None, None, None]
-    laid = under * kept
-    laid[:, :3] += drawn[:, :3]
-    return canvas.index_copy_(0, rows, torch.where(keep, laid, under))
+    points, low, high = on_level(points, level, props.patches.atlas.shape[-2])
+    apart = [v.unflatten(0, (batch, layers, -1)) for v in (props.patches.atlas, points, low, high)]
+    apart.append(origin)
+    return [
+        Layer(*(v[:, k].flatten(0, 1) for v in apart)).where(shown[:, k].repeat_interleave(frames))
+        for k in range(layers)
+    ]

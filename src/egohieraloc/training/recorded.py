@@ -48,7 +48,7 @@ class RecordedStep:
         self._batch = ClipBatch(*(value.clone() for value in _tensors(batch)))
         self._chance = chance.clone()
         torch.cuda.empty_cache()
-        with torch.cuda.graph(self._graph):
+        with torch.cuda.graph(self._graph, stream=torch.cuda.Stream()):
             self._outcome = self._step(self._batch, self._chance)
 
 

@@ -144,12 +144,11 @@ def mip_level(texels_per_pixel: Tensor) -> Tensor:
     return (texels_per_pixel.clamp(min=1e-3).log2() + 0.4).floor().clamp(0, LEVELS - 1)
 
 
-def sample_atlas(atlas: Tensor, points: Tensor, level: Tensor) -> Tensor:
-    """Read textures (N, C, P, 3P/2) on their levels (N,) in J windows each: (N, C, J * W, W).
+def on_level(points: Tensor, level: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Lattices (N * J, K, K, 2) of points on textures as points of their atlases, read on levels (N,).
 
-    `points` (N * J, K, K, 2) are lattices of texture points.
+    Also the lowest and highest of these that the level has, (N, 2).
     """
-    size, count = atlas.shape[-2], len(points) // len(atlas)
     side = size * torch.exp2(-level)
     left = torch.where(level > 0, float(size), 0.0)
     top = torch.where(level > 1, size * (1 - torch.exp2(1 - level)), 0.0)
@@ -158,10 +157,24 @@ def sample_atlas(atlas: Tensor, points: Tensor, level: Tensor) -> Tensor:
     stretch[:, 0] /= 1.5
     scale, shift = side[:, None] / 2 * stretch, (corner + side[:, None] / 2) * stretch - 1
     edge = (side[:, None] / 2 - 0.5) * stretch  # half a texel inside, or the next level would leak in
-    low, high = ((shift + sign * edge)[:, None, None] for sign in (-1, 1))
-    scale, shift = (v.repeat_interleave(count, 0)[:, None, None] for v in (scale, shift))
-    grid = dense(points * scale + shift).unflatten(0, (len(atlas), count)).flatten(1, 2)
-    return nnf.grid_sample(atlas, grid.clamp_(low, high), mode="bilinear", align_corners=False)
+    count = len(points) // len(level)
+    spread, move = (v.repeat_interleave(count, 0)[:, None, None] for v in (scale, shift))
+    return points * spread + move, shift - edge, shift + edge
+
+
+def read_atlas(atlas: Tensor, points: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """What atlases (N, C, P, 3P/2) show in J windows each, (N, C, J * W, W), by lattices of their points."""
+    grid = dense(points).unflatten(0, (len(atlas), -1)).flatten(1, 2)
+    grid.clamp_(low[:, None, None], high[:, None, None])
+    return nnf.grid_sample(atlas.float(), grid, mode="bilinear", align_corners=False)
+
+
+def sample_atlas(atlas: Tensor, points: Tensor, level: Tensor) -> Tensor:
+    """Read textures (N, C, P, 3P/2) on their levels (N,) in J windows each: (N, C, J * W, W).
+
+    `points` (N * J, K, K, 2) are lattices of texture points.
+    """
+    return read_atlas(atlas, *on_level(points, level, atlas.shape[-2]))
 
 
 def window_index(origin: Tensor, window: int, canvas: int) -> Tensor:

@@ -35,7 +35,7 @@ class ReplayedComposer:
         torch.cuda.current_stream(device).wait_stream(self._side)
         self._graph = torch.cuda.CUDAGraph()
         self._graph.register_generator_state(composer.generator)
-        with torch.cuda.graph(self._graph):
+        with torch.cuda.graph(self._graph, stream=torch.cuda.Stream()):
             self._recorded = composer.next_batch(size)
 
     def batch(self, step: int) -> ClipBatch:

@@ -17,10 +17,9 @@ from egohieraloc.training.dice import Dice
 from egohieraloc.training.instances import PAD, Instances, Patches
 from egohieraloc.training.layers import Props, draw_angle, fitting_size
 from egohieraloc.training.packs import PHOTO_PX
+from egohieraloc.training.painting import CELLS, MOSAIC_PX, Backdrop
 from egohieraloc.training.render import chain, projective, rotation, scaling, sheared, translation, undistort
 
-CELLS = 3  # the background is a square of 3 x 3 photos
-MOSAIC_PX = CELLS * PHOTO_PX
 LEAVE_SCALE = 1.5  # canvas pixels per photo pixel
 DISTRACTOR_PX = 140.0  # longer side of a distractor that does not follow the target's
 
@@ -163,18 +162,13 @@ def look_away(
 
 def draw_background(
     dice: Dice, config: ComposerConfig, instances: Instances, cast: Cast, target: Props
-) -> tuple[Tensor, Tensor]:
-    """Nine photos side by side (B, 3, 768, 768) uint8 and the map from the scene onto them (B, 3, 3).
+) -> tuple[Backdrop, Tensor]:
+    """Nine photos side by side and the map from the scene onto them (B, 3, 3).
 
     Of a target in place the photo is the middle one, and the map brings the target to its place.
     """
     batch = len(cast.target)
-    pixels = instances.photos[cast.photos]  # (B, 9, 256, 256, 3)
     mirrored = dice.chance(0.5, batch, CELLS * CELLS) & ~_fixed_cell(cast.in_place)
-    pixels = torch.where(mirrored[..., None, None, None], pixels.flip(3), pixels)
-    mosaic = pixels.unflatten(1, (CELLS, CELLS)).permute(0, 5, 1, 3, 2, 4)
-    mosaic = mosaic.reshape(batch, 3, MOSAIC_PX, MOSAIC_PX)
-
     box = instances.box_of(cast.shown)
     one = dice.chance(config.one_photo_share, batch)
     scale = (
@@ -192,7 +186,7 @@ def draw_background(
     hinge = torch.where(at, target.path[:, 0, 0], 0.0)
     stretch = dice.normal(config.photo_aspect_log / 2, batch)
     stretch = torch.stack((stretch, -stretch), -1).exp() * shrink[:, None]
-    return mosaic, chain(
+    return Backdrop(cast.photos, mirrored), chain(
         translation(spot),
         scaling(stretch),
         sheared(dice.normal(config.shear, batch)),
