@@ -23,7 +23,7 @@ from egohieraloc.training.loop import (
     build_optimizer,
     compile_parts,
     freeze_norms,
-    freeze_stages,
+    freeze_parameters,
     join_processes,
     train_step,
 )
@@ -64,7 +64,7 @@ def main() -> None:
     composer = Composer(packs, recipe.sized_composer, device, 0)
     network = build_network(recipe).to(device, memory_format=torch.channels_last).train()
     freeze_norms(network, recipe.optim.freeze_norm)
-    freeze_stages(network, recipe.optim.freeze_stages)
+    freeze_parameters(network, recipe.optim)
     if recipe.optim.compile:
         compile_parts(network)
     objective = ClipObjective(network, recipe.losses, recipe.optim.strangers)

@@ -14,9 +14,10 @@ from egohieraloc.config import preset
 from egohieraloc.errors import ConfigError
 from egohieraloc.inference.mask_box import box_from_mask
 from egohieraloc.inference.packing import PackedFeatures
-from egohieraloc.inference.predict import SURE, Predictor, choose_device
+from egohieraloc.inference.predict import Predictor, choose_device
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.models.ram import SURE
 from egohieraloc.models.weights import Calibration, Weights
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Mask

@@ -286,6 +286,23 @@ def test_average_follows_the_weights() -> None:
     torch.testing.assert_close(state.averaged.coarse, before + 0.9 + 0.1 * 0.001)
 
 
+def test_compiled_it_learns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+
+    def only_traced(module: torch.nn.Module, **options: object) -> object:
+        compiled.append(module)
+        return torch._dynamo.optimize("eager")(module)
+
+    monkeypatch.setattr(torch, "compile", only_traced)
+    losses = []
+    for word in ("false", "true"):
+        network = build()
+        train(network, source, override(SHORT, ["steps=3", f"compile={word}"]), tmp_path / word)
+        losses.append([row["total"] for row in log_of(tmp_path / word)])
+    assert compiled == [network.backbone]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
 @pytest.mark.parametrize(("where", "frozen"), [("none", 0), ("backbone", 1), ("all", 2)])
 def test_frozen_statistics_stay(tmp_path: Path, where: str, frozen: int) -> None:
     network = build()
@@ -295,6 +312,23 @@ def test_frozen_statistics_stay(tmp_path: Path, where: str, frozen: int) -> None
     same = {n for n in before if torch.equal(before[n], after[n])}
     backbone = {n for n in before if n.startswith("backbone.")}
     assert same == (set(), backbone, set(before))[frozen]
+
+
+@pytest.mark.parametrize(("where", "frozen"), [("none", 0), ("backbone", 1), ("all", 2)])
+def test_frozen_gains_stay(tmp_path: Path, where: str, frozen: int) -> None:
+    network = build()
+    gains = {
+        f"{name}.{part}": getattr(module, part).clone()
+        for name, module in network.named_modules()
+        if isinstance(module, torch.nn.BatchNorm2d)
+        for part in ("weight", "bias")
+    }
+    settings = override(SHORT, ["steps=1", f"freeze_norm={where}", "freeze_gain=true"])
+    train(network, source, settings, tmp_path)
+    after = dict(network.named_parameters())
+    same = {n for n in gains if torch.equal(gains[n], after[n])}
+    backbone = {n for n in gains if n.startswith("backbone.")}
+    assert same == (set(), backbone, set(gains))[frozen]
 
 
 def test_frozen_stages_stay(tmp_path: Path) -> None:

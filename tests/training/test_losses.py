@@ -50,7 +50,9 @@ rand_weight = rand(3, 4, 5)
 
 def test_every_loss_has_its_gradient_checked() -> None:
     """Cells and likeness are one function, checked below; the query's mask is cross-entropy and overlap."""
-    assert CASES.keys() | {"cells", "likeness", "query_mask"} == {f.name for f in fields(LossWeights)}
+    assert CASES.keys() | {"score", "cells", "likeness", "query_mask"} == {
+        f.name for f in fields(LossWeights)
+    }
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 import torch
 
 from clips import clip_batch
@@ -68,3 +69,24 @@ def test_masks_are_learnt_from_the_own_frames_alone() -> None:
         torch.testing.assert_close(among[name], alone[name])
     torch.testing.assert_close(seen_among["mask_iou"], seen_alone["mask_iou"])
     assert not torch.equal(among["presence"], alone["presence"])
+
+
+def test_the_score_is_learnt_as_answers_use_it() -> None:
+    """Surer where the thing is, or less sure where it is not, and the loss of the score falls."""
+    torch.manual_seed(0)
+    network = EgoHieraLocNet(preset("tiny")).eval()
+    batch, chance = clip_batch(preset("tiny"), clips=2, times=1), torch.full((2, 2), 0.6)
+    shown = [dataclasses.replace(batch, presence=torch.full((2, 1), value)) for value in (1.0, 0.0)]
+
+    def losses() -> list[float]:
+        with torch.no_grad():
+            return [float(clip_terms(network, clips, chance)[0]["score"]) for clips in shown]
+
+    before = losses()
+    with torch.no_grad():
+        network.ram.cell.bias += 1
+    after = losses()
+    # Two a logit: yes gains what no loses, log(1 + exp(-x)) - log(1 + exp(x)) = -x.
+    assert after[0] < before[0]
+    assert after[1] > before[1]
+    assert (before[0] - before[1]) - (after[0] - after[1]) == pytest.approx(2, rel=1e-3)

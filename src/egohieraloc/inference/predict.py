@@ -24,8 +24,6 @@ from egohieraloc.models.weights import Weights
 from egohieraloc.query import Query
 from egohieraloc.types import Box, QueryMask, Rgb
 
-SURE = 1.0  # logit of a sample's surest cell that scores 0.5: yes and no weigh the same in training, not here
-
 
 @dataclass(frozen=True, eq=False)
 class Sought:
@@ -191,7 +189,7 @@ class Predictor:
     def _read(self, output: MatchOutput) -> list[Decoded]:
         ram = output.ram
         masks = _numpy(torch.sigmoid(ram.mask_logits.float()))
-        scores = _numpy(torch.sigmoid(2 * (ram.cell_logits.float().amax((1, 2)) - SURE)))
+        scores = _numpy(torch.sigmoid(ram.score_logit))
         boxes = _numpy(_best_boxes(ram.cell_logits, ram.boxes))
         size = self.config.input_size
         stride = size / masks.shape[-1]

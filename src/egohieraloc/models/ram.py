@@ -15,6 +15,8 @@ from egohieraloc.config import NeckConfig, RamConfig
 from egohieraloc.models.layers import LayerNorm, conv_bn_relu, resize
 from egohieraloc.models.neck import FrameFeatures
 
+SURE = 1.0  # logit of a frame's surest cell that scores 0.5: yes and no weigh the same for cells, not here
+
 
 class MaskDecoder(nn.Module):
     """Stride 16 to mask logits at stride 4, taking in the finer maps on the way."""
@@ -66,6 +68,11 @@ class RamOutput:
     cell_logits: Tensor  # (B, H/16, W/16) is the object here?
     presence_logit: Tensor  # (B,)
     boxes: Tensor  # (B, 4, H/16, W/16) each cell's opinion, xyxy in [0, 1]
+
+    @property
+    def score_logit(self) -> Tensor:
+        """(B,) is the object in the frame? As the surest cell says."""
+        return 2 * (self.cell_logits.float().amax((1, 2)) - SURE)
 
 
 class Ram(nn.Module):

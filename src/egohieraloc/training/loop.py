@@ -44,6 +44,7 @@ class OptimConfig:
     precision: Literal["bf16", "no"] = "bf16"
     compile: bool = False
     freeze_norm: Literal["none", "backbone", "all"] = "backbone"  # BatchNorm statistics kept as they are
+    freeze_gain: bool = False  # also the gain and the bias of those norms
     freeze_stages: int = 0  # first stages of a pretrained backbone that are kept as they are
     strangers: int = 2  # frames of other clips that each query is also shown, those it likes best
     seed: int = 0
@@ -156,7 +157,7 @@ def train(
     torch.manual_seed(config.seed)
     network.to(accelerator.device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    freeze_stages(network, config.freeze_stages)
+    freeze_parameters(network, config)
     optimizer = build_optimizer(network, config)
     state = TrainState.start(network, optimizer)
     if resume:
@@ -221,26 +222,32 @@ def train_step(
 
 
 def compile_parts(network: EgoHieraLocNet) -> None:
-    """Compile the parts that cost; the recursion between them stays as it is."""
-    for part in (network.backbone, network.neck, network.ram, network.query_mask):
-        part.compile()
+    """Compile what costs most, the backbone as it sees frames; queries are small."""
+    backbone = torch.compile(network.backbone, dynamic=False)
+    network.encode_frames = lambda frames: network.neck(backbone(frames))  # type: ignore[method-assign]
 
 
-def freeze_stages(network: EgoHieraLocNet, count: int) -> None:
-    """Keep the first stages of the backbone as they are: edges and textures are known, and costliest."""
+def freeze_parameters(network: EgoHieraLocNet, config: OptimConfig) -> None:
+    """Keep what is known already, and costs most, as it is: edges and textures; the gains of frozen norms."""
     stages = len(network.backbone.channels)
-    if not 0 <= count <= stages:
-        raise ConfigError(f"optim.freeze_stages must lie between 0 and {stages}, got {count}.")
-    for part in network.backbone.first(count):
+    if not 0 <= config.freeze_stages <= stages:
+        raise ConfigError(f"optim.freeze_stages must lie between 0 and {stages}, got {config.freeze_stages}.")
+    for part in network.backbone.first(config.freeze_stages):
         part.requires_grad_(False)
+    if config.freeze_gain:
+        for norm in _norms(network, config.freeze_norm):
+            norm.requires_grad_(False)
 
 
 def freeze_norms(network: EgoHieraLocNet, where: str) -> None:
     """Keep the statistics of the norms of a part as they are."""
+    for norm in _norms(network, where):
+        norm.eval()
+
+
+def _norms(network: EgoHieraLocNet, where: str) -> list[nn.BatchNorm2d]:
     part = {"none": nn.Identity(), "backbone": network.backbone, "all": network}[where]
-    for module in part.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.eval()
+    return [module for module in part.modules() if isinstance(module, nn.BatchNorm2d)]
 
 
 def _require_finite(total: Tensor, norm: Tensor, step: int) -> None:

@@ -19,6 +19,7 @@ class LossWeights:
     """Weights of the sum. The paper's are `PAPER`; ours add what helps a small network tell things apart."""
 
     presence: float = 0.5  # eta_1, L_BCE
+    score: float = 0.5  # the same of the surest cell, by which frames are chosen
     box: float = 1.0  # eta_2, L_smooth
     mask_in_box: float = 0.3  # eta_2, L_IoU^s2b
     filter: float = 0.3  # eta_3, L_f
@@ -32,7 +33,16 @@ class LossWeights:
 
 
 PAPER = LossWeights(
-    presence=0.1, box=0.4, mask_in_box=0.4, filter=0.1, mask=0.2, dice=0, cells=0, likeness=0, contrast=0
+    presence=0.1,
+    score=0,
+    box=0.4,
+    mask_in_box=0.4,
+    filter=0.1,
+    mask=0.2,
+    dice=0,
+    cells=0,
+    likeness=0,
+    contrast=0,
 )
 
 

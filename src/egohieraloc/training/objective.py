@@ -57,6 +57,7 @@ def clip_terms(
     trust = batch.trust.repeat_interleave(times)
     terms = {
         "presence": losses.presence_loss(ram.presence_logit, presence),
+        "score": losses.presence_loss(ram.score_logit, presence),
         "box": losses.box_loss(ram.boxes, boxes, cells * presence[:, None, None]),
         "mask_in_box": losses.mask_in_box_loss(probability, inside, shown),
         "filter": losses.filter_loss(output.response, boxes * grid, presence, network.config.dcf.sigma),
@@ -73,6 +74,7 @@ def clip_terms(
     }
     return terms, {
         "mask_iou": _overlap(probability > 0.5, masks > 0.5, shown),
+        "score_accuracy": ((ram.score_logit > 0) == (presence > 0.5)).float().mean(),
         "presence_accuracy": ((ram.presence_logit > 0) == (presence > 0.5)).float().mean(),
         "query_iou": _overlap(query_logits > 0, query_truth > 0.5, torch.ones_like(batch.trust)),
     }
