@@ -129,5 +129,5 @@ def test_absent_things_have_an_empty_track(tmp_path: Path, tiny_weights: Weights
 def test_an_untrained_network_cannot_be_calibrated(tmp_path: Path, tiny_weights: Weights) -> None:
     save_weights(tmp_path / "a.safetensors", tiny_weights.network)
     config = replace(CLIPS, absent_share=1.0)
-    with pytest.raises(DataError, match="needs right answers"):
-        calibrate(tmp_path / "a.safetensors", tiny_packs(), questions=2, config=config)
+    with pytest.raises(DataError, match="needs right answers and absent things, got 0 and 4 in 4 questions"):
+        calibrate(tmp_path / "a.safetensors", tiny_packs(), questions=2, rounds=2, config=config)

@@ -12,8 +12,8 @@ def calibrate(
     data: Annotated[Path, typer.Option(help="Folder with photos/ and sprites/.")],
     model: Annotated[Path, typer.Option(help="The weights to calibrate, a .safetensors file.")],
     out: Annotated[Path, typer.Option(help="File for the calibrated weights.")],
-    questions: Annotated[int, typer.Option(help="How many composed videos to ask about.")] = 96,
-    seed: Annotated[int, typer.Option(help="Another seed makes other videos.")] = 0,
+    questions: Annotated[int, typer.Option(help="How many composed videos to ask about in a round.")] = 96,
+    rounds: Annotated[int, typer.Option(help="How many rounds, each of other videos.")] = 3,
 ) -> None:
     """Fit the answer's score on composed videos of things that were never trained on."""
     from egohieraloc.models.weights import copy_weights
@@ -21,7 +21,7 @@ def calibrate(
     from egohieraloc.training.packs import read_packs
 
     packs = read_packs(data, split="val", limit=calibration.PACK_LIMIT)
-    fitted, evidence = calibration.calibrate(model, packs, questions=questions, seed=seed)
+    fitted, evidence = calibration.calibrate(model, packs, questions=questions, rounds=rounds)
     copy_weights(model, out, fitted)
     right = [e for e in evidence if e.right]
     lowest = calibration.logit_threshold(evidence)

@@ -44,16 +44,23 @@ class Evidence:
 
 
 def calibrate(
-    path: Path, packs: Packs, *, questions: int, config: ComposerConfig = VIDEO_CLIPS, seed: int = 0
+    path: Path, packs: Packs, *, questions: int, rounds: int, config: ComposerConfig = VIDEO_CLIPS
 ) -> tuple[Calibration, list[Evidence]]:
-    """Calibrate a weights file on composed videos; returns also what it was fitted to."""
-    weights = load_weights(path)
-    with tempfile.TemporaryDirectory() as scratch:
-        localizer = Localizer(replace(weights, calibration=Calibration(threshold=0.0)), cache=Path(scratch))
-        asked = compose_questions(
-            packs, localizer.predictor, Path(scratch), clips=questions, config=config, seed=seed
-        )
-        evidence = gather(localizer, asked)
+    """Calibrate a weights file on composed videos; returns also what it was fitted to.
+
+    The videos of a round are made of its own clips, one a question.
+    """
+    weights = replace(load_weights(path), calibration=Calibration(threshold=0.0))
+    evidence: list[Evidence] = []
+    for seed in range(rounds):
+        with tempfile.TemporaryDirectory() as scratch:
+            localizer = Localizer(weights, cache=Path(scratch))
+            evidence += gather(
+                localizer,
+                compose_questions(
+                    packs, localizer.predictor, Path(scratch), clips=questions, config=config, seed=seed
+                ),
+            )
     return fit(evidence), evidence
 
 
