@@ -1,6 +1,6 @@
 """Ask about composed videos that show scanned objects never used in training.
 
-    python benchmarks/synthetic_heldout.py --data DIR [--model FILE|NAME] [--rounds 4] [--json FILE]
+    python benchmarks/synthetic_heldout.py --data DIR [--model FILE|NAME] [--rounds 8] [--json FILE]
 
 DIR holds photos/ and sprites/. The video of a question is its own clip among all clips of the other half of
 the objects and photos: by default 21 clips of 6 frames. About a third of the things are absent. Each round
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--device")
     parser.add_argument("--set", dest="settings", action="append", default=[], help="as of `locate`")
     parser.add_argument("--clips", type=int, default=40)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--trained", type=int, metavar="N", help="ask about N training objects instead")
     parser.add_argument("--queries", action="store_true", help="print what became of each query")
     parser.add_argument("--json", type=Path)
