@@ -72,7 +72,7 @@ def main() -> None:
     options = parser.parse_args()
     packs = read_packs(options.data, split="val", limit=PACK_LIMIT)
     rounds: list[list[Samples]] = []
-    for number in range(1, options.rounds + 1):  # calibration has the seed 0
+    for number in range(1, options.rounds + 1):
         with tempfile.TemporaryDirectory() as scratch:
             localizer = Localizer.from_pretrained(options.model, cache=Path(scratch))
             asked = compose_questions(

@@ -21,7 +21,6 @@ from egohieraloc.training.composer import Composer
 from egohieraloc.training.loop import (
     ClipObjective,
     build_optimizer,
-    compile_parts,
     freeze_norms,
     freeze_parameters,
     join_processes,
@@ -66,7 +65,7 @@ def main() -> None:
     freeze_norms(network, recipe.optim.freeze_norm)
     freeze_parameters(network, recipe.optim)
     if recipe.optim.compile:
-        compile_parts(network)
+        network.backbone.compile(dynamic=False)
     objective = ClipObjective(network, recipe.losses, recipe.optim.strangers)
     optimizer = build_optimizer(network, recipe.optim)
     take_step = train_step(accelerator, objective, optimizer, recipe.optim.clip_norm)

@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from pathlib import Path
+from types import MethodType
 
 import pytest
 import torch
@@ -289,9 +290,9 @@ def test_average_follows_the_weights() -> None:
 def test_compiled_it_learns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
 
-    def only_traced(module: torch.nn.Module, **options: object) -> object:
-        compiled.append(module)
-        return torch._dynamo.optimize("eager")(module)
+    def only_traced(forward: MethodType, **options: object) -> object:
+        compiled.append(forward.__self__)
+        return torch._dynamo.optimize("eager")(forward)
 
     monkeypatch.setattr(torch, "compile", only_traced)
     losses = []

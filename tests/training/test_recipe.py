@@ -176,6 +176,11 @@ def test_a_share_is_a_share(tmp_path: Path, share: str) -> None:
         read_recipe(write(tmp_path, TINY), [f"weights_share={share}"])
 
 
+def test_a_share_of_no_weights(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="weights_share is a share of `weights`"):
+        build_network(read_recipe(write(tmp_path, TINY), ["weights_share=0.5"]))
+
+
 def test_without_accelerate_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "accelerate", None)
     with pytest.raises(MissingExtraError, match=r"egohieraloc\[train\]"):

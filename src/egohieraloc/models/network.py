@@ -96,10 +96,8 @@ class EgoHieraLocNet(nn.Module):
         box: (B, 4) xyxy in [0, 1] of the window; visible: (B, 1, S, S), 0 where there is only padding.
         """
         scales = tuple(
-            self.neck(
-                self.backbone(
-                    window if size == window.shape[-1] else F.interpolate(window, (size, size), mode="area")
-                )
+            self.encode_frames(
+                window if size == window.shape[-1] else F.interpolate(window, size=(size, size), mode="area")
             )
             for size in self.config.query_sizes
         )

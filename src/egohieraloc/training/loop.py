@@ -168,7 +168,7 @@ def train(
     log = _Log(folder, enabled=accelerator.is_main_process)
     generator = torch.Generator(accelerator.device)
     if config.compile:
-        compile_parts(network)
+        network.backbone.compile(dynamic=False)
 
     out_of_time = False
     while state.step < config.steps and not out_of_time:
@@ -219,12 +219,6 @@ def train_step(
 
     alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
     return RecordedStep(take) if alone else take
-
-
-def compile_parts(network: EgoHieraLocNet) -> None:
-    """Compile what costs most, the backbone as it sees frames; queries are small."""
-    backbone = torch.compile(network.backbone, dynamic=False)
-    network.encode_frames = lambda frames: network.neck(backbone(frames))  # type: ignore[method-assign]
 
 
 def freeze_parameters(network: EgoHieraLocNet, config: OptimConfig) -> None:

@@ -77,6 +77,8 @@ def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
 
 def build_network(recipe: Recipe) -> EgoHieraLocNet:
     """The network with its starting weights."""
+    if recipe.weights_share and not recipe.weights:
+        raise ConfigError("weights_share is a share of `weights`: name the file they are in, or leave it 0.")
     torch.manual_seed(recipe.optim.seed)
     network = EgoHieraLocNet(recipe.network)
     if recipe.weights:
