@@ -103,3 +103,41 @@ def test_the_kernel_blurs_the_same(fused: ModuleType, monkeypatch: pytest.Monkey
     torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)
     torch.testing.assert_close(found[2], image[2], atol=1e-5, rtol=0)
     assert (found[0] - image[0]).abs().max() > 0.1
+
+
+def test_the_kernel_compresses_the_same(fused: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(3)
+    image = torch.rand(2, 3, 40, 48, generator=generator).to(DEVICE)  # 30 squares: fewer than at once
+    strength = torch.tensor([0.5, 3.0], device=DEVICE)
+    monkeypatch.setattr(degrade, "fused", None)
+    codec = degrade.Codec(torch.device(DEVICE))
+    wanted = codec(image, strength)
+    found = fused.compress(image, strength, codec._basis, codec._steps, codec._ycc, codec._rgb)
+    # Where a coefficient lies between two steps, rounding decides, and all of its square differs.
+    same = (found - wanted).abs() < 1 / 255
+    assert same.float().mean() > (0.9 if DEVICE == "cuda" else 0.999)
+    assert (wanted - image).abs().mean() > 0.02
+
+
+def test_the_kernel_grades_the_same(fused: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(4)
+    image = torch.rand(2, 3, 40, 48, generator=generator).to(DEVICE)
+    image[:, :, 0] = 0
+    gain = torch.tensor([[1.1, 0.9, 1.0], [0.5, 0.6, 1.8]], device=DEVICE)
+    gamma, contrast, saturation = torch.tensor([[0.8, 1.3], [1.2, 0.7], [0.4, 1.2]], device=DEVICE)
+    monkeypatch.setattr(degrade, "fused", None)
+    wanted = degrade.grade(image, gain, gamma, contrast, saturation)
+    found = fused.grade(image, *degrade.colour_mix(gain, contrast, saturation), gamma)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
+    assert (wanted - image).abs().mean() > 0.05
+
+
+def test_the_kernel_blurs_by_the_same_lens(fused: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(5)
+    image = torch.rand(3, 3, 40, 48, generator=generator).to(DEVICE)
+    sigma = torch.tensor([0.5, 1.1, 2.2], device=DEVICE)
+    monkeypatch.setattr(degrade, "fused", None)
+    wanted = degrade.defocus(image, sigma)
+    found = fused.blur(image, degrade.bell(sigma))
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
+    assert (wanted - image).abs().mean() > 0.05

@@ -19,6 +19,7 @@ except ImportError:
 BLUR_TAPS = 4  # two passes of so many shifted pictures make their square
 BLUR_PASSES = (1 / BLUR_TAPS**2, 1 / BLUR_TAPS)  # way from one to the next, as a share of the whole
 BLOCK = 8
+BELL = 5  # pixels to each side that a defocused one is spread over
 MID_GREY = 0.4
 
 # Quantisation steps of the JPEG standard (Annex K) at quality 50, as shares of white.
@@ -49,10 +50,12 @@ class Codec:
         self._ycc = torch.tensor(
             [[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]], device=device
         )
-        self._rgb = torch.linalg.inv(self._ycc.double().cpu()).float().to(device)
+        self._rgb = torch.linalg.inv(self._ycc.double().cpu()).float().contiguous().to(device)
 
     def __call__(self, image: Tensor, strength: Tensor) -> Tensor:
         """Compress with the standard table times strength (N,). Sides are multiples of 8."""
+        if image.is_cuda and fused is not None:
+            return fused.compress(image, strength, self._basis, self._steps, self._ycc, self._rgb)
         count, _, height, width = image.shape
         dtype = image.dtype
         basis, steps = self._basis.to(dtype), self._steps.to(dtype)
@@ -68,26 +71,40 @@ class Codec:
 
 def grade(image: Tensor, gain: Tensor, gamma: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
     """Gain (N, 3), gamma, contrast about mid grey and saturation (N,)."""
-    identity, mean = torch.eye(3, device=image.device), torch.full((3, 3), 1 / 3, device=image.device)
+    mix, lift = colour_mix(gain, contrast, saturation)
+    if image.is_cuda and fused is not None:
+        return fused.grade(image, mix, lift, gamma)
+    curved = (image.clamp(min=1e-3) ** gamma.to(image.dtype)[:, None, None, None]).flatten(2)
+    mixed = torch.baddbmm(lift.to(image.dtype)[:, None, None], mix.to(image.dtype), curved)
+    return mixed.clamp_(0, 1).view_as(image)
+
+
+def colour_mix(gain: Tensor, contrast: Tensor, saturation: Tensor) -> tuple[Tensor, Tensor]:
+    """Matrices (N, 3, 3) from colour to colour, and what is added (N,)."""
+    identity, mean = torch.eye(3, device=gain.device), torch.full((3, 3), 1 / 3, device=gain.device)
     s = saturation[:, None, None]
     mix = (s * identity + (1 - s) * mean) * contrast[:, None, None] * gain[:, None, :]
-    lift = (MID_GREY * (1 - contrast))[:, None, None].to(image.dtype)
-    curved = (image.clamp(min=1e-3) ** gamma.to(image.dtype)[:, None, None, None]).flatten(2)
-    return torch.baddbmm(lift, mix.to(image.dtype), curved).clamp_(0, 1).view_as(image)
+    return mix, MID_GREY * (1 - contrast)
 
 
 def defocus(image: Tensor, sigma: Tensor) -> Tensor:
     """Gaussian blur by sigma (N,) in pixels, at most about 3."""
-    radius = 5
-    offsets = torch.arange(-radius, radius + 1, device=image.device)
-    weights = torch.exp(-offsets.square() / (2 * sigma[:, None].square()))
-    weights = (weights / weights.sum(1, keepdim=True)).to(image.dtype)
+    weights = bell(sigma)
+    if image.is_cuda and fused is not None:
+        return fused.blur(image, weights)
     count, channels, height, width = image.shape
-    kernel = weights.repeat_interleave(channels, 0)[:, None, None, :]
-    flat = nnf.pad(image, (radius, radius, radius, radius), mode="replicate").flatten(0, 1)[None]
+    kernel = weights.to(image.dtype).repeat_interleave(channels, 0)[:, None, None, :]
+    flat = nnf.pad(image, (BELL, BELL, BELL, BELL), mode="replicate").flatten(0, 1)[None]
     flat = nnf.conv2d(flat, kernel, groups=count * channels)
     flat = nnf.conv2d(flat, kernel.transpose(2, 3), groups=count * channels)
     return flat.reshape(count, channels, height, width)
+
+
+def bell(sigma: Tensor) -> Tensor:
+    """Weights (N, 11) of a Gaussian blur."""
+    offsets = torch.arange(-BELL, BELL + 1, device=sigma.device)
+    weights = torch.exp(-offsets.square() / (2 * sigma[:, None].square()))
+    return weights / weights.sum(1, keepdim=True)
 
 
 def smear(image: Tensor, drift: Tensor, swing: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Painting in one kernel each: what `painting.py` does in twenty that all read and write everything.
+"""One kernel each for what `painting.py` and `degrade.py` do in many that all read and write everything.
 
-Made with Triton, for CUDA devices only. Letters as in `painting.py`.
+Made with Triton, for CUDA devices only. Letters as there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from egohieraloc.training.painting import Backdrop, Layer
 
 BLOCK = 512
+SQUARES = 32  # of 8 x 8 pixels, compressed at once
 
 
 def hang(canvas: Tensor, photos: Tensor, backdrop: Backdrop, points: Tensor) -> Tensor:
@@ -69,6 +70,41 @@ def shift_and_add(image: Tensor, drift: Tensor, swing: Tensor, reach: float) -> 
         image, out, drift.contiguous(), swing.contiguous(), reach, side, block=BLOCK
     )
     return out
+
+
+def compress(
+    image: Tensor, strength: Tensor, basis: Tensor, steps: Tensor, ycc: Tensor, rgb: Tensor
+) -> Tensor:
+    """`degrade.Codec`, with its tables."""
+    count, _, height, width = image.shape
+    image, out = image.contiguous(), torch.empty_like(image, memory_format=torch.contiguous_format)
+    squares = height * width // 64
+    _compress[(triton.cdiv(squares, SQUARES), count)](
+        image, out, strength.float(), basis, steps, ycc, rgb, squares, width, height * width, block=SQUARES
+    )
+    return out
+
+
+def grade(image: Tensor, mix: Tensor, lift: Tensor, gamma: Tensor) -> Tensor:
+    """`degrade.grade` with its matrices (N, 3, 3) and what is added, (N,)."""
+    count, _, height, width = image.shape
+    image, out = image.contiguous(), torch.empty_like(image, memory_format=torch.contiguous_format)
+    _grade[(triton.cdiv(height * width, BLOCK), count)](
+        image, out, mix.contiguous(), lift.contiguous(), gamma.contiguous(), height * width, block=BLOCK
+    )
+    return out
+
+
+def blur(image: Tensor, weights: Tensor) -> Tensor:
+    """Each picture convolved with its own row of weights (N, taps), across and then down."""
+    count, _, height, width = image.shape
+    for down in (False, True):
+        image, out = image.contiguous(), torch.empty_like(image, memory_format=torch.contiguous_format)
+        _blur[(triton.cdiv(height * width, BLOCK), count * 3)](
+            image, out, weights.contiguous(), height, width, taps=weights.shape[1], down=down, block=BLOCK
+        )
+        image = out
+    return image
 
 
 @triton.jit
@@ -236,3 +272,79 @@ def _shift_and_add(image, out, drift, swing, reach, side, block: tl.constexpr):
     tl.store(spot, red / 4, mask=inside)
     tl.store(spot + plane, green / 4, mask=inside)
     tl.store(spot + 2 * plane, blue / 4, mask=inside)
+
+
+@triton.jit
+def _compress(image, out, strength, basis, steps, ycc, rgb, squares, width, plane, block: tl.constexpr):
+    sample = tl.program_id(1)
+    square = tl.program_id(0) * block + tl.arange(0, block)
+    number = tl.arange(0, 64)
+    inside = (square < squares)[:, None] & (number < 64)[None, :]
+    across = width // 8
+    corner = (square // across) * 8 * width + square % across * 8
+    spot = sample.to(tl.int64) * 3 * plane + corner[:, None] + (number // 8 * width + number % 8)[None, :]
+    red = tl.load(image + spot, mask=inside, other=0).to(tl.float32)
+    green = tl.load(image + spot + plane, mask=inside, other=0).to(tl.float32)
+    blue = tl.load(image + spot + 2 * plane, mask=inside, other=0).to(tl.float32)
+    table = tl.load(basis + number[:, None] * 64 + number[None, :])
+    scale = tl.load(strength + sample)
+    luma = _squeezed(_mixed(ycc, red, green, blue), table, steps, scale, number)
+    first = _squeezed(_mixed(ycc + 3, red, green, blue), table, steps + 64, scale, number)
+    second = _squeezed(_mixed(ycc + 6, red, green, blue), table, steps + 128, scale, number)
+    for channel in tl.static_range(3):
+        colour = _mixed(rgb + 3 * channel, luma, first, second)
+        tl.store(out + spot + channel * plane, tl.minimum(tl.maximum(colour, 0.0), 1.0), mask=inside)
+
+
+@triton.jit
+def _mixed(row, a, b, c):
+    """One row of a 3 x 3 matrix times three planes."""
+    return tl.load(row) * a + tl.load(row + 1) * b + tl.load(row + 2) * c
+
+
+@triton.jit
+def _squeezed(pixels, table, steps, scale, number):
+    """Squares (n, 64) after their cosine coefficients were rounded to steps."""
+    step = tl.load(steps + number)[None, :] * scale
+    rounded = tl.floor(tl.dot(pixels, tl.trans(table)) / step + 0.5) * step
+    return tl.dot(rounded, table)
+
+
+@triton.jit
+def _grade(image, out, mix, lift, gamma, plane, block: tl.constexpr):
+    sample = tl.program_id(1)
+    pixel = tl.program_id(0) * block + tl.arange(0, block)
+    inside = pixel < plane
+    spot = sample.to(tl.int64) * 3 * plane + pixel
+    power = tl.load(gamma + sample)
+    red = _curved(image + spot, power, inside)
+    green = _curved(image + spot + plane, power, inside)
+    blue = _curved(image + spot + 2 * plane, power, inside)
+    added = tl.load(lift + sample)
+    for channel in tl.static_range(3):
+        colour = _mixed(mix + sample * 9 + 3 * channel, red, green, blue) + added
+        tl.store(out + spot + channel * plane, tl.minimum(tl.maximum(colour, 0.0), 1.0), mask=inside)
+
+
+@triton.jit
+def _curved(place, power, inside):
+    value = tl.load(place, mask=inside, other=1).to(tl.float32)
+    return tl.exp(power * tl.log(tl.maximum(value, 1e-3)))
+
+
+@triton.jit
+def _blur(image, out, weights, height, width, taps: tl.constexpr, down: tl.constexpr, block: tl.constexpr):
+    picture = tl.program_id(1)
+    pixel = tl.program_id(0) * block + tl.arange(0, block)
+    inside = pixel < height * width
+    row, column = pixel // width, pixel % width
+    start = image + picture.to(tl.int64) * height * width
+    total = (pixel * 0).to(tl.float32)
+    for tap in tl.static_range(taps):
+        if down:
+            place = tl.minimum(tl.maximum(row + tap - taps // 2, 0), height - 1) * width + column
+        else:
+            place = row * width + tl.minimum(tl.maximum(column + tap - taps // 2, 0), width - 1)
+        weight = tl.load(weights + picture // 3 * taps + tap)
+        total += weight * tl.load(start + place, mask=inside, other=0).to(tl.float32)
+    tl.store(out + picture.to(tl.int64) * height * width + pixel, total, mask=inside)
