@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import shutil
 import tempfile
 import time
@@ -25,6 +26,7 @@ import numpy as np
 from egohieraloc.ablations import find_ablation
 from egohieraloc.evaluation.vq2d import overlap
 from egohieraloc.files import write_json
+from egohieraloc.inference.predict import choose_device
 from egohieraloc.localize import Localizer, LocalizerConfig, with_settings
 from egohieraloc.models.weights import Calibration, Weights, load_weights
 from egohieraloc.training.composed_videos import compose_halves, questions_of
@@ -51,12 +53,14 @@ def main() -> None:
     parser.add_argument("--row", action="append", default=[], help="another way to ask the first model")
     parser.add_argument("--device")
     parser.add_argument("--clips", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=1, help="sets of `--clips` questions")
     parser.add_argument("--quality", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     packs = read_packs(options.data, split="heldout")
-    halves, found = None, {}
+    device = choose_device(options.device)
+    rounds = [compose_halves(packs, device, clips=options.clips, seed=seed) for seed in range(options.rounds)]
+    found = {}
     with tempfile.TemporaryDirectory() as scratch:
         for number, word in enumerate(options.model):
             name, _, path = word.partition("=")
@@ -66,9 +70,12 @@ def main() -> None:
                 settings = find_ablation(other).settings
                 rows[other] = Row(localizer(weights, settings, options.device, scratch))
             predictor = rows[name].localizer.predictor
-            halves = halves or compose_halves(packs, predictor.device, clips=options.clips, seed=options.seed)
             qualities = []
-            for question in questions_of(halves, predictor, Path(scratch), seed=options.seed):
+            questions = (
+                questions_of(halves, predictor, Path(scratch), seed=seed)
+                for seed, halves in enumerate(rounds)
+            )
+            for question in itertools.chain.from_iterable(questions):
                 for row in rows.values():
                     size = row.localizer.predictor.config.input_size
                     started = time.perf_counter()

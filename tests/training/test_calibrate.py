@@ -45,7 +45,7 @@ def evidence(peaks: list[float], *, present: bool, right: bool) -> list[Evidence
 
 
 def test_the_threshold_lies_between_most_of_the_absent_and_the_next_right_answer() -> None:
-    absent = evidence([-5, -4, -4, -3, -3, -3, -2, -2, -1, 6], present=False, right=False)
+    absent = evidence([-5, -4, -4, -3, -3, -3, -2, -1, 6, 6], present=False, right=False)
     right = evidence([-1.5, 1.0, 3.0], present=True, right=True)
     wrong = evidence([-0.5], present=True, right=False)
     assert logit_threshold(absent + right + wrong) == pytest.approx((-1 + 1) / 2)

@@ -13,7 +13,7 @@ def calibrate(
     model: Annotated[Path, typer.Option(help="The weights to calibrate, a .safetensors file.")],
     out: Annotated[Path, typer.Option(help="File for the calibrated weights.")],
     questions: Annotated[int, typer.Option(help="How many composed videos to ask about in a round.")] = 96,
-    rounds: Annotated[int, typer.Option(help="How many rounds, each of other videos.")] = 3,
+    rounds: Annotated[int, typer.Option(help="How many rounds, each of other videos.")] = 6,
 ) -> None:
     """Fit the answer's score on composed videos of things that were never trained on."""
     from egohieraloc.models.weights import copy_weights

@@ -26,7 +26,7 @@ from egohieraloc.types import Floats
 
 RIGHT_TUBE_IOU = 0.25
 PACK_LIMIT = 320  # photos and objects read; every photo that was kept from training is among them
-REJECTED_SHARE = 0.85  # of the absent things, at the threshold
+REJECTED_SHARE = 0.8  # of the absent things, at the threshold
 CERTAIN = 1e-6
 
 
