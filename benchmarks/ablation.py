@@ -1,12 +1,12 @@
 """What each part is worth: networks trained without it, and one network asked in other ways.
 
-    python benchmarks/ablation.py --data DIR --model full=FILE [--model without-z=FILE] [--row top-k-1 ...]
+    python benchmarks/ablation.py --data DIR --model full=FILE [--model without-z=FILE] [--row top-k-1]
 
 The questions are those of `synthetic_heldout.py`. Every answer is given (threshold 0), because networks
 that were trained for a short time are not calibrated; `apart` is the share of pairs of a present and an
 absent thing in which the present one has the higher score. Rows are names of `egohieraloc ablations` that
 need no weights of their own; they ask the first model. `--quality FILE` keeps the quality of the query masks
-as a table, `--json FILE` what was found so far.
+as a table, `--json FILE` what was found so far; `--rounds 4` asks four sets of questions.
 """
 
 from __future__ import annotations
