@@ -2,7 +2,7 @@
 
     python benchmarks/train_speed.py --data DIR [--preset mini] [--batch 64] [--set optim.compile=true]
 
-Timings are medians over steps, the device synchronised; `--profile` prints the costliest kernels.
+Timings are medians of three blocks of steps; `--profile` prints the costliest kernels.
 """
 
 from __future__ import annotations
@@ -29,18 +29,23 @@ from egohieraloc.training.loop import (
 from egohieraloc.training.packs import read_packs
 from egohieraloc.training.recipe import Recipe, build_network, clip_source
 
+BLOCKS = 3
+
 
 def seconds(run: Callable[[int], object], *, steps: int, warmup: int) -> float:
-    times = []
-    for step in range(warmup + steps):
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        start = time.perf_counter()
+    """Of one step, when steps follow one another as in training: the median of blocks of steps."""
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    for step in range(warmup):
         run(step)
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[warmup:])
+    times = []
+    for block in range(BLOCKS):
+        wait()
+        start = time.perf_counter()
+        for step in range(steps):
+            run(warmup + block * steps + step)
+        wait()
+        times.append((time.perf_counter() - start) / steps)
+    return statistics.median(times)
 
 
 def main() -> None:
@@ -48,7 +53,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--preset", default="mini")
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--set", nargs="*", default=[])
