@@ -1,4 +1,4 @@
-"""Every command of docs/training.md exists, with every option it is given, also under an ablation."""
+"""Every command of docs/training.md and of the model card exists, with every option it is given, also under an ablation."""
 
 import re
 import shlex
@@ -12,8 +12,9 @@ from egohieraloc.cli import app
 from egohieraloc.settings import override
 from egohieraloc.training.recipe import Recipe
 
-TEXT = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
-COMMANDS = sorted(set(re.findall(r"(?:^|`)(egohieraloc [a-z][^`\n]*)", TEXT, re.M)))
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = "\n".join((DOCS / name).read_text() for name in ("training.md", "model_card.md"))
+COMMANDS = sorted(set(re.findall(r"(?:^ *|`)(egohieraloc [a-z][^`\n]*)", TEXT, re.M)))
 
 
 def test_there_are_commands() -> None:

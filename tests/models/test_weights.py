@@ -9,12 +9,14 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from typer.testing import CliRunner
 
+from egohieraloc.cli import app
 from egohieraloc.config import preset
 from egohieraloc.errors import OutputError, WeightsError
 from egohieraloc.models import weights as module
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import Calibration, find_weights, load_weights, save_weights
+from egohieraloc.models.weights import Calibration, find_weights, load_weights, mean_network, save_weights
 from egohieraloc.settings import override
 
 
@@ -203,3 +205,36 @@ def test_header_is_readable_without_this_package(path: Path, network: EgoHieraLo
         header = file.metadata()
     assert json.loads(header["network"])["qam"]["decay"] == 0.3
     assert json.loads(header["calibration"])["threshold"] == 0.4
+
+
+def test_a_mean_of_files(tmp_path: Path, network: EgoHieraLocNet) -> None:
+    files = []
+    for number, factor in enumerate((1.0, 2.0, 6.0)):
+        scaled = EgoHieraLocNet(network.config)
+        scaled.load_state_dict({name: factor * value for name, value in network.state_dict().items()})
+        files.append(tmp_path / f"{number}.safetensors")
+        save_weights(files[-1], scaled)
+    own = network.state_dict()
+    for name, value in mean_network(files).state_dict().items():
+        if not name.endswith("num_batches_tracked"):
+            torch.testing.assert_close(value, 3 * own[name], rtol=2e-3, atol=1e-6)
+    for name, value in mean_network(files[1:2]).state_dict().items():
+        torch.testing.assert_close(value, load_weights(files[1]).network.state_dict()[name])
+
+
+def test_no_mean_of_other_networks(tmp_path: Path, path: Path, network: EgoHieraLocNet) -> None:
+    save_weights(tmp_path / "b.safetensors", EgoHieraLocNet(override(network.config, ["qam.decay=0.4"])))
+    with pytest.raises(WeightsError, match=r"b\.safetensors has other network settings than .*tiny"):
+        mean_network([path, tmp_path / "b.safetensors"])
+
+
+def test_merge_stores_the_mean_in_8_bits(tmp_path: Path, path: Path, network: EgoHieraLocNet) -> None:
+    out = tmp_path / "merged.safetensors"
+    ran = CliRunner().invoke(app, ["merge", str(path), str(path), "--out", str(out), "--8-bit"])
+    assert ran.exit_code == 0, ran.output
+    with safe_open(out, "pt") as file:
+        assert torch.int8 in {file.get_tensor(name).dtype for name in file.keys()}  # noqa: SIM118
+    merged = load_weights(out)
+    assert merged.calibration == Calibration()
+    for name, value in merged.network.state_dict().items():
+        torch.testing.assert_close(value, network.state_dict()[name], rtol=0, atol=0.02)

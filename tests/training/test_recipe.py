@@ -154,33 +154,6 @@ def test_a_run_leaves_recipe_log_checkpoint_and_weights(
     assert torch.equal(loaded.network.coarse, state.averaged.coarse)
 
 
-def test_what_is_kept_may_be_a_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "read_packs", lambda folder: tiny_packs())
-    recipe = read_recipe(write(tmp_path, TINY), ["validation.questions=0", "optim.learning_rate=0.1"])
-    save_weights(tmp_path / "first.safetensors", build_network(recipe))
-    first = f"weights={tmp_path / 'first.safetensors'}"
-    bias = {}
-    for share in (0.0, 0.25, 1.0):
-        run = override(recipe, [first, f"weights_share={share}"])
-        run_recipe(run, tmp_path / "data", tmp_path / f"run{share}")
-        kept = load_weights(tmp_path / f"run{share}" / "weights.safetensors").network
-        bias[share] = kept.neck.lateral[0].bias
-    torch.testing.assert_close(bias[1.0], build_network(run).neck.lateral[0].bias)
-    assert (bias[0.0] - bias[1.0]).abs().max() > 1e-3
-    torch.testing.assert_close(bias[0.25], 0.75 * bias[0.0] + 0.25 * bias[1.0], atol=1e-5, rtol=1e-3)
-
-
-@pytest.mark.parametrize("share", ["-0.1", "1.5"])
-def test_a_share_is_a_share(tmp_path: Path, share: str) -> None:
-    with pytest.raises(ConfigError, match="weights_share must lie between 0 and 1"):
-        read_recipe(write(tmp_path, TINY), [f"weights_share={share}"])
-
-
-def test_a_share_of_no_weights(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="weights_share is a share of `weights`"):
-        build_network(read_recipe(write(tmp_path, TINY), ["weights_share=0.5"]))
-
-
 def test_without_accelerate_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "accelerate", None)
     with pytest.raises(MissingExtraError, match=r"egohieraloc\[train\]"):

@@ -10,6 +10,7 @@ from egohieraloc.cli import ablations, figure, locate, score, serve, track, trai
 from egohieraloc.cli import eval as evaluate
 from egohieraloc.cli.calibrate import calibrate
 from egohieraloc.cli.demo import demo
+from egohieraloc.cli.merge import merge
 from egohieraloc.errors import EgoHieraLocError
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app.command("track")(track.track)
 app.command("train")(train.train)
 app.command("distil")(train.distil)
 app.command("pseudo-masks")(train.pseudo_masks)
+app.command("merge")(merge)
 app.command("calibrate")(calibrate)
 app.command("demo")(demo)
 app.command("serve")(serve.serve)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
@@ -160,6 +160,22 @@ def copy_weights(source: str | Path, path: str | Path, calibration: Calibration)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     with atomic_path(path) as temporary:
         save_file(tensors, temporary, metadata=header)
+
+
+def mean_network(paths: Sequence[str | Path]) -> EgoHieraLocNet:
+    """A network whose weights and statistics are the mean of those in several files."""
+    networks = [load_weights(path).network for path in paths]
+    merged = networks[0]
+    for path, network in zip(paths, networks, strict=True):
+        if network.config != merged.config:
+            raise WeightsError(
+                f"{path} has other network settings than {paths[0]}. "
+                "Only weights of one network, trained from one start, have a mean that works."
+            )
+    states = [network.state_dict() for network in networks]
+    for name, value in merged.state_dict().items():
+        value.copy_(torch.stack([state[name].double() for state in states]).mean(0))
+    return merged
 
 
 def _to_8_bits(value: Tensor) -> tuple[Tensor, Tensor]:

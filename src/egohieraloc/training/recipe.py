@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import tomllib
 from collections.abc import Sequence
@@ -42,7 +41,6 @@ class Recipe:
     preset: str = "mini"
     start: str = "imagenet"  # the backbone's starting weights: "imagenet", "random", or a file or folder
     weights: str = ""  # or a weights file of this whole network, to be trained further
-    weights_share: float = 0.0  # of them in what is kept: a mean may be better than both ends of the way
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     source: Literal["composed", "footage"] = "composed"  # clips made from packs, or Ego4D-VQ and VISOR
@@ -50,10 +48,6 @@ class Recipe:
     footage: FootageConfig = field(default_factory=FootageConfig)
     losses: LossWeights = field(default_factory=LossWeights)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.weights_share <= 1:
-            raise ValueError(f"weights_share must lie between 0 and 1, got {self.weights_share}")
 
     @property
     def sized_composer(self) -> ComposerConfig:
@@ -77,8 +71,6 @@ def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
 
 def build_network(recipe: Recipe) -> EgoHieraLocNet:
     """The network with its starting weights."""
-    if recipe.weights_share and not recipe.weights:
-        raise ConfigError("weights_share is a share of `weights`: name the file they are in, or leave it 0.")
     torch.manual_seed(recipe.optim.seed)
     network = EgoHieraLocNet(recipe.network)
     if recipe.weights:
@@ -103,7 +95,6 @@ def run_recipe(
     process = join_processes(recipe.optim)
     part = part_of_batch(recipe.optim.batch, process.process_index, process.num_processes)
     network = build_network(recipe)
-    first = copy.deepcopy(network)
     source = _open_source(recipe, data, process.device, part)
     validate = None
     if process.is_main_process:
@@ -122,16 +113,8 @@ def run_recipe(
         until_s=60 * minutes,
     )
     if process.is_main_process:
-        move_towards(first, state.averaged, 1 - recipe.weights_share)
-        save_weights(folder / "weights.safetensors", first)
+        save_weights(folder / "weights.safetensors", state.averaged)
     return state
-
-
-@torch.no_grad()
-def move_towards(network: EgoHieraLocNet, end: EgoHieraLocNet, share: float) -> None:
-    """Move a network's weights and statistics a share of the way to those of another."""
-    for value, wanted in zip(network.state_dict().values(), end.state_dict().values(), strict=True):
-        value.copy_(torch.lerp(value.double(), wanted.to(value.device).double(), share))
 
 
 def sample_clips(recipe: Recipe, data: Path, *, clips: int = 8, publishable: bool = False) -> ClipBatch:
