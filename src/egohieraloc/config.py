@@ -142,7 +142,7 @@ class SearchConfig:
 
     fps: float | None = 5.0  # samples a second; None takes every frame
     stride: int = 1  # k-frame skipping: decode every k-th sample, interpolate the boxes between
-    coarse_margin: float = 3.0  # logits below the best coarse score that are still decoded
+    coarse_margin: float = 2.0  # logits below the best coarse score that are still decoded
     coarse_neighbours: int = 3  # samples beside them that are decoded too
     max_decoded: int = 200  # at most so many samples and their neighbours; 0 decodes without limit
 
