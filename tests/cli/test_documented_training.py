@@ -1,4 +1,4 @@
-"""Every command of docs/training.md and of the model card exists, with every option it is given, also under an ablation."""
+"""Every command of docs/training.md and the model card exists, with every option, also under an ablation."""
 
 import re
 import shlex
