@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
 from egohieraloc.errors import OutputError
 from egohieraloc.files import atomic_folder, atomic_path, write_json
@@ -86,6 +87,8 @@ def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
     def full(source: Path, target: Path) -> None:
         raise OSError(28, "No space left on device")
 
+    with pytest.raises(OutputError, match="Is the disk full"), atomic_path(tmp_path / "weights"):
+        raise SafetensorError("I/O error: No space left on device")
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OutputError, match="No space left"), atomic_folder(tmp_path / "new") as temporary:
         (temporary / "a").write_text("a")

@@ -98,6 +98,30 @@ def test_what_a_part_refuses_is_a_config_error() -> None:
         override(LocalizerConfig(), ["temporal.median=4"])
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        "search.coarse_margin=-1",
+        "search.coarse_margin=nan",
+        "search.coarse_neighbours=-1",
+        "search.max_decoded=-1",
+        "tracker.update_every=0",
+        "temporal.complete_reach=-1",
+    ],
+)
+def test_settings_that_make_no_sense(word: str) -> None:
+    with pytest.raises(ConfigError, match=word.split(".")[1].split("=")[0]):
+        override(LocalizerConfig(), [word])
+
+
+@pytest.mark.parametrize(
+    ("word", "name"), [("query_window=0", "query_window"), ("query_sizes=[96, 224]", "largest")]
+)
+def test_networks_that_make_no_sense(word: str, name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        override(NetworkConfig(), [word])
+
+
 def test_settings_are_a_table() -> None:
     with pytest.raises(ConfigError, match=r"must be a table of keys and values, got \[1\]"):
         from_dict(NetworkConfig, [1])  # type: ignore[arg-type]

@@ -134,6 +134,10 @@ class NetworkConfig:
         sides = (self.input_size, *self.query_sizes)
         if not self.query_sizes or any(side < 32 or side % 32 for side in sides):
             raise ValueError(f"input_size and query_sizes must be multiples of 32, got {sides}")
+        if list(self.query_sizes) != sorted(self.query_sizes, reverse=True):
+            raise ValueError(f"query_sizes must begin with the largest, got {self.query_sizes}")
+        if not self.query_window > 0:
+            raise ValueError(f"query_window must be above 0, got {self.query_window}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +153,11 @@ class SearchConfig:
     def __post_init__(self) -> None:
         if self.stride < 1:
             raise ValueError(f"stride must be at least 1, got {self.stride}")
+        if not (self.coarse_margin >= 0 and self.coarse_neighbours >= 0 and self.max_decoded >= 0):
+            raise ValueError(
+                "coarse_margin, coarse_neighbours and max_decoded must not be negative, got "
+                f"{self.coarse_margin}, {self.coarse_neighbours}, {self.max_decoded}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +168,10 @@ class TrackerConfig:
     update_every: int = 5  # samples
     update_score: float = 0.7  # only sure frames become templates
     min_side_px: float = 8.0  # and only boxes of some size
+
+    def __post_init__(self) -> None:
+        if self.update_every < 1:
+            raise ValueError(f"update_every must be at least 1, got {self.update_every}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,14 +185,16 @@ class TemporalConfig:
     extend_share: float = 0.1  # ... and reaches as far as the curve stays above this one
     bridge: int = 2  # samples; gaps up to this long do not end an appearance
     complete: float = 0.7  # `extend`: neighbours that show what the best sample shows, so surely, join it
+    complete_reach: int = 150  # samples beyond either end of what the query found that are looked at for it
     max_alternatives: int = 3
 
     def __post_init__(self) -> None:
         if self.median < 1 or self.median % 2 == 0:
             raise ValueError(f"median must be an odd number of samples, got {self.median}")
-        if min(self.bridge, self.max_alternatives) < 0:
+        if min(self.bridge, self.max_alternatives, self.complete_reach) < 0:
             raise ValueError(
-                f"bridge and max_alternatives must not be negative: {self.bridge}, {self.max_alternatives}"
+                "bridge, max_alternatives and complete_reach must not be negative: "
+                f"{self.bridge}, {self.max_alternatives}, {self.complete_reach}"
             )
         if not self.complete > 0:
             raise ValueError(f"complete must be above 0 (above 1 leaves it out), got {self.complete}")

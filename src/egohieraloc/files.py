@@ -11,7 +11,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from egohieraloc.errors import OutputError
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+UMASK = _umask()  # once, because reading it changes it for all threads
 
 
 @contextmanager
@@ -27,9 +38,9 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o666 & ~UMASK)
         os.replace(temporary, path)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise OutputError(f"Cannot write {path}: {error}. Is the disk full?") from error
     finally:
         with suppress(FileNotFoundError):
@@ -75,9 +86,3 @@ def write_json(path: str | Path, value: Any) -> None:
     text = json.dumps(value, indent=1, allow_nan=False)
     with atomic_path(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import cv2
@@ -13,7 +14,7 @@ from egohieraloc.types import Mask, Rgb
 
 
 def read_image(path: str | Path) -> Rgb:
-    """Read a picture as (H, W, 3) RGB. Transparent pixels become black."""
+    """Read a picture as (H, W, 3) RGB. Transparent pixels have the colour that is stored under them."""
     pixels = _decode(path, cv2.IMREAD_COLOR)
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
 
@@ -28,9 +29,12 @@ def write_image(path: str | Path, image: Rgb | Mask) -> None:
     pixels = image.astype(np.uint8) * 255 if image.dtype == bool else image
     if pixels.ndim == 3:
         pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
+    try:
+        encoded = cv2.imencode(Path(path).suffix, pixels)[1]
+    except cv2.error as error:
+        raise OutputError(f"Cannot encode {path}. Use an ending such as .png or .jpg.") from error
     with atomic_path(path) as temporary:
-        if not cv2.imwrite(str(temporary), pixels):
-            raise OutputError(f"Cannot encode {path}. Use an ending such as .png or .jpg.")
+        temporary.write_bytes(encoded.tobytes())
 
 
 def _decode(path: str | Path, flags: int) -> np.ndarray:
@@ -39,7 +43,9 @@ def _decode(path: str | Path, flags: int) -> np.ndarray:
         data = np.frombuffer(path.read_bytes(), np.uint8)
     except OSError as error:
         raise QueryError(f"Cannot read the picture {path}: {error.strerror or error}.") from error
-    pixels = cv2.imdecode(data, flags) if data.size else None
+    pixels = None
+    with suppress(cv2.error):  # of pictures too large for it
+        pixels = cv2.imdecode(data, flags) if data.size else None
     if pixels is None:
         raise QueryError(f"{path} is not a picture that can be read. Give a PNG, JPEG or WebP file.")
     return pixels

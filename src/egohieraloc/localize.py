@@ -212,7 +212,9 @@ class Localizer:
         letterbox = Letterbox(width, height, self.predictor.config.input_size)
         temporal, stride = self.config.temporal, self.config.search.stride
         found = answer(decoded, encoded, letterbox, self.weights.calibration, temporal, stride=stride)
-        return completed(found, self.predictor, encoded, decoded, letterbox, temporal, stride=stride)
+        return completed(
+            found, self.predictor, encoded, decoded, letterbox, temporal, stride=stride, progress=progress
+        )
 
     def track(
         self, video: Video | str | Path, box: Box, *, at_s: float, backward: bool = False

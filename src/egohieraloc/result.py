@@ -82,16 +82,21 @@ class Result:
         return Path(folder) / written.name
 
     def save_report(
-        self, folder: str | Path, localizer: Localizer | None = None, *, folder_fps: float = 5.0
+        self,
+        folder: str | Path,
+        localizer: Localizer | None = None,
+        *,
+        folder_fps: float = 5.0,
+        notes: tuple[str, ...] = (),
     ) -> Path:
         """`save`, and report.html beside it: one page that shows everything. Returns the page's path.
 
-        With the localizer that answered, the page also shows the maps behind the answer.
+        With the localizer that answered, the page also shows the maps behind the answer. It tells `notes`.
         """
         from egohieraloc.report.build import save_report
 
         with atomic_folder(folder, replaces=FILES) as temporary:
-            written = save_report(self, temporary, localizer, folder_fps=folder_fps)
+            written = save_report(self, temporary, localizer, folder_fps=folder_fps, notes=notes)
         return Path(folder) / written.name
 
 

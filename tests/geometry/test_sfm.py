@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +49,10 @@ def replace_process(monkeypatch, script: str) -> None:
     monkeypatch.setattr(module.subprocess, "Popen", popen)
 
 
+def kept(cache: Path) -> list[str]:
+    return [path.name for path in cache.iterdir() if path.suffix != ".lock"]
+
+
 def check_place(shots: list[Shot], world: Reconstruction) -> None:
     """Within 3 % of its distance and 2 degrees, with depth from the points of the reconstruction alone."""
     seen = [(shot.frame, box) for shot in shots if (box := thing_box(shot))]
@@ -81,7 +86,7 @@ def test_a_rendered_walk_is_posed_and_its_thing_is_placed(tmp_path):
     # The second question costs nothing: the frames are not even read.
     again = reconstruct(must_not_be_read(), cache=tmp_path, key="walk", config=QUICK)
     assert isinstance(again, Reconstruction)
-    assert [path.name for path in tmp_path.iterdir()] == ["walk.npz"]
+    assert kept(tmp_path) == ["walk.npz"]
     # A damaged cache is noticed.
     (tmp_path / "walk.npz").write_bytes(b"damaged")
     with pytest.raises(AssertionError, match="were read"):
@@ -169,6 +174,22 @@ def test_pictures_without_features_are_a_reason_not_a_crash(tmp_path):
     assert answer.num_frames == 4
 
 
+def test_two_that_ask_at_once_take_turns(tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    note = f"print(word, file=open({str(log)!r}, 'a'))"
+    replace_process(
+        monkeypatch,
+        f"import time\nfor word in ('begins', 'ends'):\n    {note}\n    time.sleep(0.3)",
+    )
+    with ThreadPoolExecutor(2) as pool:
+        asked = [
+            pool.submit(reconstruct, blank_frames(), cache=tmp_path, key="both", config=QUICK)
+            for _ in range(2)
+        ]
+        assert all(isinstance(answer.result(), NotLocalized) for answer in asked)
+    assert log.read_text().split() == ["begins", "ends"] * 2
+
+
 def test_a_killed_process_is_a_reason_and_the_next_try_goes_on(tmp_path, monkeypatch):
     replace_process(monkeypatch, f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})")
     answer = reconstruct(blank_frames(), cache=tmp_path, key="dies", config=QUICK)
@@ -253,7 +274,7 @@ def test_progress_ignores_what_is_not_progress(tmp_path, monkeypatch):
 
 def test_few_frames_and_bad_input(tmp_path):
     assert "2 frames are too few" in reconstruct(blank_frames(2), cache=tmp_path, key="few").reason
-    assert list(tmp_path.iterdir()) == []
+    assert kept(tmp_path) == []
     odd = [*blank_frames(3), Frame(9, 1.0, np.zeros((10, 10, 3), np.uint8))]
     with pytest.raises(GeometryError, match="frame 9 is 10x10"):
         reconstruct(odd, cache=tmp_path, key="odd")

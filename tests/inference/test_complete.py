@@ -87,6 +87,25 @@ def test_the_walk_stops() -> None:
     assert len(seer.asked) <= 4 * BLOCK
 
 
+def test_a_thing_that_is_always_in_sight() -> None:
+    """The walk has a limit, beyond either end of what was found, and tells how far it is."""
+    seer, told = Seer([0.9] * 500), []
+    config = TemporalConfig(complete_reach=20)
+    whole, _ = complete(
+        seer,  # type: ignore[arg-type]
+        Video(500),  # type: ignore[arg-type]
+        {250: decoded(0.9), 255: decoded(0.8)},
+        (250, 255),
+        config,
+        progress=lambda *report: told.append(report),
+    )
+    assert whole == (230, 275)
+    assert len(seer.asked) == 21 + 26
+    assert {stage for stage, _, _ in told} == {"follow"}
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+    assert told[-1] == ("follow", 47, 47)
+
+
 @pytest.mark.parametrize("edge", [0, 9])
 def test_the_ends_of_the_video(edge: int) -> None:
     _, whole, _ = run([0.9] * 10, {edge: 0.9}, (edge, edge))

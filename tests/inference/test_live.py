@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from egohieraloc import Box, Localizer, NotFound, Query
-from egohieraloc.errors import VideoError
-from egohieraloc.inference.store import CHUNK
+from egohieraloc.errors import OutputError, VideoError
+from egohieraloc.inference.store import CHUNK, FeatureStore
 from egohieraloc.localize import LiveSession
 from untrained import untrained_model
 
@@ -52,6 +52,22 @@ def test_pushed_frames_answer_like_a_stored_video(
         write_image(tmp_path / f"{number}.png", frame)
     whole = localizer.locate(QUERY, tmp_path)
     np.testing.assert_allclose(live.ask(QUERY).curve.raw, whole.curve.raw, atol=0.02)
+
+
+def test_a_full_disk_is_not_the_end(live: LiveSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(store: FeatureStore, number: int, packed: object) -> None:
+        raise OutputError("No space left on device")
+
+    for number in range(CHUNK - 1):
+        live.add(FRAMES[number], number / 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(FeatureStore, "write", full)
+        for _ in range(2):
+            with pytest.raises(OutputError, match="No space"):
+                live.add(FRAMES[CHUNK - 1], (CHUNK - 1) / 5)
+    for number in range(CHUNK - 1, CHUNK + 3):
+        live.add(FRAMES[number], number / 5)
+    assert len(live.ask(QUERY).curve.raw) == CHUNK + 3
 
 
 def test_nothing_stays_on_disk(localizer: Localizer) -> None:

@@ -125,6 +125,19 @@ def test_asking_before_the_first_frame(tmp_path: Path) -> None:
     assert decode_where_it_matters(reader, None, encoded, coarse, SearchConfig()) == {}  # type: ignore[arg-type]
 
 
+def test_progress_counts_whole_chunks(tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    encode_video(
+        numbered_folder(tmp_path / "frames", CHUNK),
+        NumberReader.make(),  # type: ignore[arg-type]
+        FeatureStore.of(tmp_path, "key"),
+        np.arange(CHUNK),
+        until_s=1.0,
+        progress=lambda *report: told.append(report),
+    )
+    assert told == [("encode", done, CHUNK) for done in range(8, CHUNK + 1, 8)]
+
+
 def test_samples_are_taken_at_the_working_rate(tmp_path: Path) -> None:
     reader = NumberReader.make()
     video = numbered_folder(tmp_path / "pictures", 20)  # 10 a second

@@ -175,17 +175,38 @@ def test_the_oldest_stores_are_thrown_out(tmp_path: Path) -> None:
     assert (tmp_path / "something else").exists()
 
 
+def test_unfinished_camera_poses_are_thrown_out_too(tmp_path: Path) -> None:
+    images = tmp_path / "poses" / "key.work" / "images"
+    images.mkdir(parents=True)
+    (images / "000000.jpg").write_bytes(b"x" * 1000)
+    (tmp_path / "poses" / "key.npz").write_bytes(b"poses")
+    trim_cache(tmp_path, limit_bytes=10**6)
+    assert images.exists()
+    trim_cache(tmp_path, limit_bytes=999)
+    assert [p.name for p in (tmp_path / "poses").iterdir()] == ["key.npz"]
+
+
+def test_a_store_that_may_only_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FeatureStore.of(tmp_path, "key").write(0, packed([1]))
+
+    def refuse(path: Path) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert FeatureStore.of(tmp_path, "key").has(0)
+
+
 def test_trimming_while_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that was there when the folder was listed may have its final name when it is looked at."""
     busy, old = (FeatureStore.of(tmp_path, key) for key in ("busy", "old"))
     for store in (busy, old):
         store.write(0, packed([1]))
-    glob = Path.glob
+    rglob = Path.rglob
 
     def with_a_ghost(folder: Path, pattern: str) -> list[Path]:
-        return [*glob(folder, pattern), *([folder / ".chunk.tmp"] if folder == busy.folder else [])]
+        return [*rglob(folder, pattern), *([folder / ".chunk.tmp"] if folder == busy.folder else [])]
 
-    monkeypatch.setattr(Path, "glob", with_a_ghost)
+    monkeypatch.setattr(Path, "rglob", with_a_ghost)
     trim_cache(tmp_path, limit_bytes=0)
     assert busy.folder.exists()
     assert not old.folder.exists()
@@ -206,5 +227,5 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(OutputError, match="Set EGOHIERALOC_CACHE"):
+    with pytest.raises(OutputError, match="or EGOHIERALOC_CACHE, that you may write to"):
         FeatureStore.of(tmp_path / "file", "key")

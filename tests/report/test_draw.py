@@ -122,6 +122,10 @@ def test_curve_shades_the_chosen_interval(tmp_path: Path) -> None:
         return np.flatnonzero(((row[..., 1] - row[..., 0]) > 60).all(0))
 
     assert green_columns(other).max() < green_columns(chosen).min()
+    write_curve(path, curve(40), chosen=(15, 30))  # completed beyond the interval of the curve
+    longer = read_image(path)
+    assert green_columns(longer).min() < green_columns(chosen).min()
+    assert green_columns(longer).max() > green_columns(chosen).max()
     assert green_columns(none).size == 0
 
 

@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from egohieraloc.video.sharpness import sharpest_per_window, sharpness
+from egohieraloc.video.sharpness import sharpness
 
 
 def checks(cell: int = 40) -> np.ndarray:
@@ -24,13 +24,3 @@ def test_the_same_picture_at_another_size_scores_alike() -> None:
     double = cv2.resize(blurred, None, fx=2, fy=2, interpolation=cv2.INTER_LINEAR)
     assert sharpness(double) == pytest.approx(sharpness(blurred), rel=0.25)
     assert sharpness(np.zeros((1, 500, 3), np.uint8)) == 0
-
-
-def test_each_window_keeps_its_sharpest() -> None:
-    scores = np.array([1, 5, 2, 9, 9, 8, 0.5])
-    assert sharpest_per_window(scores, 3).tolist() == [1, 3, 6]
-    assert sharpest_per_window(scores, 1).tolist() == list(range(7))
-    assert sharpest_per_window(scores, 100).tolist() == [3]
-    assert sharpest_per_window(np.array([]), 3).tolist() == []
-    with pytest.raises(ValueError, match="at least one score, got 0"):
-        sharpest_per_window(scores, 0)

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from web_clients import ask, upload, wait_for
 
+from egohieraloc.errors import OutputError
 from egohieraloc.web import jobs, process, routes
 from egohieraloc.web.jobs import _Running
-from egohieraloc.web.library import UnknownIdError
+from egohieraloc.web.library import Library, UnknownIdError
 from egohieraloc.web.process import OwnProcess, ProcessDiedError, StoppedError
 from egohieraloc.web.values import QueryEntry
 
@@ -70,6 +71,30 @@ def test_cancel_running_and_waiting(serve: Serve, clip: Path, switches: Path) ->
         wait_for(client, done["id"], "done")
         assert client.delete(f"/queries/{done['id']}").json()["status"] == "done"
         assert client.get(f"/queries/{running['id']}").json()["status"] == "cancelled"
+
+
+def test_an_answer_that_cannot_be_written_stops_nothing(
+    serve: Serve,
+    clip: Path,
+    switches: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def full(library: Library, entry: QueryEntry, answer: object = None) -> None:
+        raise OutputError("No space left on device")
+
+    (switches / "hold").touch()
+    with serve(workers=1) as client:
+        video_id = upload(client, clip)["id"]
+        lost = ask(client, video_id)["id"]
+        wait_for(client, lost, "running")
+        with monkeypatch.context() as patch:
+            patch.setattr(Library, "finish", full)
+            (switches / "hold").unlink()
+            wait_for(client, lost, "waiting")
+        assert "No space left on device" in capfd.readouterr().err
+        assert wait_for(client, ask(client, video_id)["id"], "done")["found"]
+        assert client.delete(f"/queries/{lost}").json()["status"] == "cancelled"
 
 
 def test_a_restart_keeps_results_and_goes_on(

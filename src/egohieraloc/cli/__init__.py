@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import typer
@@ -36,6 +37,7 @@ app.add_typer(figure.app, name="figure")
 
 def main() -> None:
     """Run a command; mistakes end in one clear line."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that temporary files are removed
     try:
         app()
     except EgoHieraLocError as error:

@@ -27,7 +27,12 @@ Settings = Annotated[
 Fps = Annotated[str, typer.Option(help="Samples a second, or 'native' for every frame.")]
 FolderFps = Annotated[float, typer.Option(help="Pictures a second when VIDEO is a folder.")]
 Cache = Annotated[Path | None, typer.Option(help="Folder that keeps what is known of videos.")]
-STAGES = {"encode": "Reading the video", "look": "Looking", "decode": "Looking closely"}
+STAGES = {
+    "encode": "Reading the video",
+    "look": "Looking",
+    "decode": "Looking closely",
+    "follow": "Following",
+}
 
 
 def build_localizer(

@@ -17,7 +17,6 @@ from egohieraloc.demo import DemoTruth
 from egohieraloc.geometry.align import align_to_positions
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.query import Query
-from egohieraloc.report.build import save_report
 from egohieraloc.types import Localization3D, ResponseTrack
 from egohieraloc.video.reader import Video
 
@@ -51,7 +50,7 @@ def demo(
     if isinstance(result.place, Localization3D) and result.cameras is not None:
         notes.append(told_place(result.place, compare_place(result.place, result.cameras, truth)))
     print(describe(result), *notes, sep="\n")
-    page = save_report(result, out, localizer, notes=tuple(notes))
+    page = result.save_report(out, localizer, notes=tuple(notes))
     print(f"See it: {page}")
 
 

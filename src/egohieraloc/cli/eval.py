@@ -64,7 +64,7 @@ class Run:
     @property
     def system(self) -> System:
         """Paths are made absolute: other processes may start elsewhere."""
-        name = str(Path(self.model).resolve()) if Path(self.model).exists() else self.model
+        name = str(Path(self.model).resolve()) if Path(self.model).is_file() else self.model
         config = with_settings(LocalizerConfig(), self.settings or (), load_weights(find_weights(name)))
         return System(name, self.device, config, (self.cache or default_cache()).resolve())
 

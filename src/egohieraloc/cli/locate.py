@@ -25,7 +25,7 @@ from egohieraloc.geometry.reference import (
 )
 from egohieraloc.localize import DepthSource
 from egohieraloc.models.depth import DepthNetwork
-from egohieraloc.report.recording import write_recording
+from egohieraloc.report.recording import find_rerun, write_recording
 from egohieraloc.result import FILES, Result
 from egohieraloc.types import Localization3D, NotFound
 from egohieraloc.video.folder import Folder
@@ -96,7 +96,9 @@ def locate(
         raise typer.BadParameter("--posed-pictures are registered into a map; --poses brings none.")
     maps = _depth_source(source, depth, depth_model, device)
     localizer = common.build_localizer(model, device, settings, fps, cache)
-    # A folder that cannot be written to shows now, not after the search.
+    # What is missing to write the answer shows now, not after the search.
+    if rrd is not None:
+        find_rerun()
     with atomic_folder(out, replaces=FILES) if out else nullcontext() as folder:
         with common.progress_bar(enabled=not json) as progress:
             result = localizer.locate(

@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
+from filelock import FileLock
 
 from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError, OutputError
@@ -61,20 +62,40 @@ def reconstruct(
     stored = Path(cache) / f"{key}.npz"
     with suppress(GeometryError):  # absent or damaged: made again
         return load(stored)
-    folder = Path(cache) / f"{key}.work"
-    job = _prepare(folder, frames, config, focal_px, anchors)
-    if len(job.frame_index) < MIN_FRAMES:
+    with _alone(stored):
+        with suppress(GeometryError):  # another process may have made it meanwhile
+            return load(stored)
+        folder = Path(cache) / f"{key}.work"
+        job = _prepare(folder, frames, config, focal_px, anchors)
+        if len(job.frame_index) < MIN_FRAMES:
+            shutil.rmtree(folder)
+            return NotLocalized(
+                f"{len(job.frame_index)} frames are too few for camera poses", 0, len(job.frame_index)
+            )
+        reason = _run(folder, config.max_time_s, progress or (lambda stage, share: None))
+        if reason is not None:
+            return NotLocalized(reason, 0, len(job.frame_index))
+        whole = load(folder / "result.npz")
+        save(stored, whole)
         shutil.rmtree(folder)
-        return NotLocalized(
-            f"{len(job.frame_index)} frames are too few for camera poses", 0, len(job.frame_index)
-        )
-    reason = _run(folder, config.max_time_s, progress or (lambda stage, share: None))
-    if reason is not None:
-        return NotLocalized(reason, 0, len(job.frame_index))
-    whole = load(folder / "result.npz")
-    save(stored, whole)
-    shutil.rmtree(folder)
-    return whole
+        return whole
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Waits until no other process works on this file."""
+    lock = FileLock(f"{path}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        raise OutputError(
+            f"Cannot write to {path.parent}: {error}. Choose a folder you may write to."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _prepare(

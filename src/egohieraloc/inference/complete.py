@@ -7,13 +7,13 @@ ways and from stored features alone, ends where the thing is not recognised any 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from egohieraloc.config import TemporalConfig
 from egohieraloc.inference.answer import Answer2D, predictions_of
 from egohieraloc.inference.predict import Decoded, Predictor, Sought
-from egohieraloc.inference.search import EncodedVideo
+from egohieraloc.inference.search import EncodedVideo, Progress, no_progress
 from egohieraloc.inference.temporal import Interval
 from egohieraloc.types import NotFound, ResponseTrack
 from egohieraloc.video.letterbox import Letterbox
@@ -30,11 +30,15 @@ def completed(
     config: TemporalConfig,
     *,
     stride: int = 1,
+    progress: Progress = no_progress,
 ) -> Answer2D:
     """The answer with its whole appearance; other candidates that turn out to be part of it are left out."""
     if isinstance(found.track, NotFound) or config.rule == "paper" or config.complete > 1:
         return found
-    (first, last), joined = complete(predictor, encoded, decoded, _span(found.track), config, stride=stride)
+    span = _span(found.track)
+    (first, last), joined = complete(
+        predictor, encoded, decoded, span, config, stride=stride, progress=progress
+    )
     predictions = predictions_of(joined, encoded, (first, last), letterbox, stride=stride)
     others = tuple(t for t in found.alternatives if _span(t)[1] < first or last < _span(t)[0])
     return replace(found, track=replace(found.track, predictions=predictions), alternatives=others)
@@ -52,6 +56,7 @@ def complete(
     config: TemporalConfig,
     *,
     stride: int = 1,
+    progress: Progress = no_progress,
 ) -> tuple[Interval, dict[int, Decoded]]:
     """The interval with its neighbours, and what is known of its samples.
 
@@ -62,10 +67,19 @@ def complete(
         return found, dict(decoded)
     best = max(known, key=lambda sample: decoded[sample].score)
     sought = predictor.again(encoded.pick([best]), decoded[best])
-    first, before = _walk(predictor, encoded, sought, range(best, -1, -stride), found[0], config)
-    last, after = _walk(
-        predictor, encoded, sought, range(best, len(encoded.time_s), stride), found[1], config
-    )
+    start = max(0, found[0] - config.complete_reach)
+    end = min(len(encoded.time_s) - 1, found[1] + config.complete_reach)
+    back, forth = range(best, start - 1, -stride), range(best, end + 1, stride)
+    total = len(back) + len(forth)
+
+    def walk(samples: range, edge: int, done: int) -> tuple[int, dict[int, Decoded]]:
+        def report(count: int) -> None:
+            progress("follow", done + count, total)
+
+        return _walk(predictor, encoded, sought, samples, edge, config, report)
+
+    first, before = walk(back, found[0], 0)
+    last, after = walk(forth, found[1], len(back))
     joined = dict(decoded)
     for sample, opinion in (before | after).items():
         own = joined.get(sample)
@@ -81,12 +95,14 @@ def _walk(
     samples: Sequence[int],
     edge: int,
     config: TemporalConfig,
+    report: Callable[[int], None],
 ) -> tuple[int, dict[int, Decoded]]:
     """The farthest sample that shows the thing, and all that were looked at; up to `edge` none is a miss."""
     state, seen, farthest, missed = predictor.start(sought), {}, samples[0], 0
     for start in range(0, len(samples), BLOCK):
         block = samples[start : start + BLOCK]
         answers, state = predictor.decode(sought, encoded.pick(block), state)
+        report(start + len(block))
         for sample, answer in zip(block, answers, strict=True):
             seen[sample] = answer
             if answer.score >= config.complete:

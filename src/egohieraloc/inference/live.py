@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from egohieraloc.errors import VideoError
+from egohieraloc.errors import OutputError, VideoError
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.search import EncodedVideo
@@ -48,7 +48,12 @@ class LiveVideo:
         self._times.append(float(time_s))
         self._open.append(packed)
         if len(self._open) == CHUNK:
-            self._flush()
+            try:
+                self._flush()
+            except OutputError:  # as if it had not come: it may be pushed again when there is room
+                self._times.pop()
+                self._open.pop()
+                raise
             self._open = []
 
     def encoded(self) -> EncodedVideo:

@@ -80,8 +80,9 @@ def encode_video(
         raise VideoError("The time of asking must be a number of seconds, got nan.")
     wanted = int(np.count_nonzero(video.times_s[everything] < until_s))
     chunks = [everything[start : start + CHUNK] for start in range(0, wanted, CHUNK)]
+    total = sum(map(len, chunks))
     missing = [number for number in range(len(chunks)) if not store.has(number)]
-    done = wanted - sum(len(chunks[number]) for number in missing)
+    done = total - sum(len(chunks[number]) for number in missing)
     for run in _runs(missing):
         frames = video.frames(np.concatenate([chunks[number] for number in run]))
         letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
@@ -100,7 +101,7 @@ def encode_video(
                     these = indices[first : first + len(canvases)]
                     parts.append(predictor.encode(canvases, these, video.times_s[these]))
                     canvases = []
-                    progress("encode", done + first + len(these), wanted)
+                    progress("encode", done + first + len(these), total)
             store.write(number, PackedFeatures.cat(parts))
             done += len(indices)
     return EncodedVideo(store, everything[:wanted], video.times_s[everything[:wanted]])

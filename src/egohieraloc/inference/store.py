@@ -48,12 +48,13 @@ class FeatureStore:
         store = cls(cache / f"features-{FORMAT}-{key}")
         try:
             store.folder.mkdir(parents=True, exist_ok=True)
-            os.utime(store.folder)
         except OSError as error:
             raise OutputError(
                 f"Features cannot be kept in {cache}: {error}. "
-                "Set EGOHIERALOC_CACHE to a folder you may write to."
+                "Give another --cache, or EGOHIERALOC_CACHE, that you may write to."
             ) from error
+        with suppress(OSError):  # of a folder that may only be read
+            os.utime(store.folder)
         return store
 
     def has(self, number: int) -> bool:
@@ -91,11 +92,12 @@ class FeatureStore:
 
 
 def trim_cache(cache: Path, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, keep: Path | None = None) -> None:
-    """Throw out the stores that were used longest ago until the rest fits; `keep` always stays."""
+    """Throw out what was used longest ago, features and unfinished work on camera poses, until the rest fits;
+    `keep` always stays."""
     stores: list[tuple[float, int, Path]] = []  # last use, size, folder
-    for folder in cache.glob("features-*"):
+    for folder in (*cache.glob("features-*"), *cache.glob("poses/*.work")):
         with suppress(FileNotFoundError):  # other processes write and throw out too
-            size = sum(f.stat().st_size for f in folder.glob("*"))
+            size = sum(f.stat().st_size for f in folder.rglob("*"))
             stores.append((folder.stat().st_mtime, size, folder))
     total = sum(size for _, size, _ in stores)
     for _, size, folder in sorted(stores):

@@ -78,8 +78,9 @@ def write_curve(path: str | Path, curve: ScoreCurve, *, chosen: tuple[int, int] 
     axes = figure.add_subplot()
     half_s = float(np.median(np.diff(curve.time_s))) / 2 if curve.time_s.size > 1 else 0.1
     names = {"chosen": "last seen", "other": "other intervals"}
-    for start, end in curve.intervals:
-        kind = "chosen" if (start, end) == chosen else "other"
+    others = [i for i in curve.intervals if chosen is None or i[1] < chosen[0] or chosen[1] < i[0]]
+    spans = [("other", span) for span in others] + ([("chosen", chosen)] if chosen else [])
+    for kind, (start, end) in spans:
         axes.axvspan(
             curve.time_s[start] - half_s,
             curve.time_s[end] + half_s,

@@ -28,12 +28,18 @@ QUIET = (140, 150, 145)
 IMAGE = "world/camera/image"
 
 
-def write_recording(path: str | Path, result: Result, *, folder_fps: float = 5.0) -> None:
-    """Write `path` (.rrd), atomically. Open it with `rerun PATH`."""
+def find_rerun() -> Any:
+    """The package, or an error that says how to get it."""
     try:
-        import rerun as rr
+        import rerun
     except ImportError as error:
         raise MissingExtraError("rerun-sdk", "viz") from error
+    return rerun
+
+
+def write_recording(path: str | Path, result: Result, *, folder_fps: float = 5.0) -> None:
+    """Write `path` (.rrd), atomically. Open it with `rerun PATH`."""
+    rr = find_rerun()
     video = Video.open(result.video.path, folder_fps=folder_fps)
     with atomic_path(path) as temporary:
         stream = rr.RecordingStream("egohieraloc")

@@ -207,9 +207,9 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
     FFmpeg gets the open file and may open nothing by itself: some formats (concat, HLS ...) are lists of
     further files, which a stranger's video must not make us read.
     """
-    if path.stat().st_size == 0:
-        raise VideoError(f"{path} is empty (0 bytes). Copy or record the video again.")
     try:
+        if path.stat().st_size == 0:
+            raise VideoError(f"{path} is empty (0 bytes). Copy or record the video again.")
         with (
             path.open("rb") as file,
             av.open(file, options={"protocol_whitelist": "none"}, metadata_errors="ignore") as container,

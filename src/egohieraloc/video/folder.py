@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -43,14 +44,14 @@ class Folder:
                 f"The folder {path} holds no pictures. Wanted: files such as 00001.jpg or 1.png."
             )
         height, width = _read(pictures[0]).shape[:2]
-        rate = Fraction(fps).limit_denominator(1001)
+        rate = Fraction(fps).limit_denominator(1_000_000)
         times_s = np.arange(len(pictures)) * rate.denominator / rate.numerator
         return cls(path, VideoInfo(width, height, rate, len(pictures)), times_s, tuple(pictures))
 
     def content_hash(self) -> str:
         digest = hashlib.blake2b(f"folder at {self.info.fps} fps".encode(), digest_size=16)
         for picture in self.pictures:
-            digest.update(f"{picture.name}\0{picture.stat().st_size}\0".encode())
+            digest.update(os.fsencode(picture.name) + f"\0{picture.stat().st_size}\0".encode())
         chosen = np.unique(np.linspace(0, len(self.pictures) - 1, HASHED_PICTURES).round().astype(int))
         for index in chosen:
             digest.update(self.pictures[index].read_bytes())

@@ -1,12 +1,11 @@
-"""How sharp a picture is, and an even choice of the sharpest ones."""
+"""How sharp a picture is."""
 
 from __future__ import annotations
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from egohieraloc.types import Floats, Rgb
+from egohieraloc.types import Rgb
 
 LONG_SIDE_PX = 480  # pictures are compared at one size: a Laplacian depends on it
 
@@ -18,12 +17,3 @@ def sharpness(rgb: Rgb) -> float:
     size = tuple(max(1, round(side * scale)) for side in grey.shape[::-1])
     grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
     return float(cv2.Laplacian(grey, cv2.CV_32F).var())
-
-
-def sharpest_per_window(scores: Floats, window: int) -> NDArray[np.int64]:
-    """The place of the highest score in each stretch of `window` scores (the first of equals), so that
-    every part of the video stays covered. The last stretch may be shorter."""
-    if window < 1:
-        raise ValueError(f"A window must hold at least one score, got {window}")
-    starts = range(0, len(scores), window)
-    return np.array([start + int(np.argmax(scores[start : start + window])) for start in starts], np.int64)

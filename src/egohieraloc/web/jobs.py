@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -99,13 +100,14 @@ class Jobs:
     def cancel(self, query_id: str) -> None:
         """Give a question up; one that is finished stays as it is."""
         with self._changed:
-            if query_id in self._waiting:
-                self._waiting.remove(query_id)
-                self._library.finish(self._library.query(query_id).model_copy(update={"status": "cancelled"}))
             running = self._running.get(query_id)
             if running is not None:
                 running.cancelled = True
                 running.stop.set()
+            elif not (entry := self._library.query(query_id)).finished:
+                if query_id in self._waiting:
+                    self._waiting.remove(query_id)
+                self._library.finish(entry.model_copy(update={"status": "cancelled"}))
             self._changed.wait_for(lambda: query_id not in self._running, timeout=15)
 
     def close(self) -> None:
@@ -128,21 +130,23 @@ class Jobs:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closing or self._next(number) is not None)
-                query_id = self._next(number)
-                if self._closing or query_id is None:
+                entry = self._next(number)
+                if self._closing or entry is None:
                     return
-                self._waiting.remove(query_id)
-                entry = self._library.query(query_id)
-                running = self._running[query_id] = _Running(entry.video_id)
+                self._waiting.remove(entry.id)
+                running = self._running[entry.id] = _Running(entry.video_id)
                 self._changed.notify_all()  # now the next worker may have work
             outcome, answer = self._answered(process, entry, running)
             with self._changed:
-                if outcome is not None:
-                    self._library.finish(outcome, answer)
-                del self._running[query_id]
+                try:
+                    if outcome is not None:
+                        self._library.finish(outcome, answer)
+                except EgoHieraLocError:  # the disk is full: asked again at the next start
+                    traceback.print_exc()
+                del self._running[entry.id]
                 self._changed.notify_all()
 
-    def _next(self, number: int) -> str | None:
+    def _next(self, number: int) -> QueryEntry | None:
         """The oldest question whose video nobody is busy with; questions that are gone are dropped.
 
         A worker has work only while those before it are busy: one that holds a Localizer already is faster.
@@ -152,12 +156,12 @@ class Jobs:
         busy = {running.video_id for running in self._running.values()}
         for query_id in list(self._waiting):
             try:
-                video_id = self._library.query(query_id).video_id
+                entry = self._library.query(query_id)
             except UnknownIdError:
                 self._waiting.remove(query_id)
                 continue
-            if video_id not in busy:
-                return query_id
+            if entry.video_id not in busy:
+                return entry
         return None
 
     def _answered(

@@ -2,7 +2,7 @@
 import { clock, percent, timeLeft } from "./tools.js";
 
 const STAGES = {
-  encode: "Reading the video", look: "Looking", decode: "Looking closely",
+  encode: "Reading the video", look: "Looking", decode: "Looking closely", follow: "Following",
   "poses: reading": "Where you walked: reading", "poses: features": "Where you walked: finding landmarks",
   "poses: calibrating": "Where you walked: measuring the lens", "poses: matching": "Where you walked: comparing pictures",
   "poses: mapping": "Where you walked: building a map", "poses: attaching": "Where you walked: comparing with the map",
