@@ -214,7 +214,7 @@ def test_a_report_page_comes_out(clip, query_picture, weights, tmp_path):
         (["{clip}"], "Say what to look for"),
         (["{clip}", "--at", "3", "--box", "1,2,3"], "written x,y,w,h"),
         (["{clip}", "--at", "3", "--box", "nan,2,3,4"], "x,y,w,h"),
-        (["{clip}", "--at", "3", "--box", "900,900,30,30"], "covers less than"),
+        (["{clip}", "--at", "3", "--box", "900,900,30,30"], "needs 2 pixels either way"),
         (["{clip}", "--at", "300", "--box", "10,10,30,30"], "must lie between"),
         (["{clip}", "--query", "{query}", "--set", "temporal.rul=paper"], "did you mean 'temporal.rule'"),
         (["{clip}", "--query", "{query}", "--model", "{query}"], "cannot be read as weights"),

@@ -83,6 +83,8 @@ def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
             pass
     with pytest.raises(OutputError, match="Choose a folder"), atomic_path(tmp_path / "file" / "a"):
         pass
+    with pytest.raises(OutputError, match=r"is a folder\. Give the name of a file"), atomic_path(tmp_path):
+        pass
 
     def full(source: Path, target: Path) -> None:
         raise OSError(28, "No space left on device")

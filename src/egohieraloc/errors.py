@@ -44,7 +44,8 @@ class MissingExtraError(EgoHieraLocError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(
-            f"This needs the package '{package}'. Install it with: pip install 'egohieraloc[{extra}]'"
+            f"This needs the package '{package}'. Install it with: pip install 'egohieraloc[{extra}]' "
+            f"(in a clone: pip install '.[{extra}]')"
         )
         self.package, self.extra = package, extra
 

@@ -29,6 +29,8 @@ UMASK = _umask()  # once, because reading it changes it for all threads
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it takes the name, on any failure it is removed."""
     path = Path(path)
+    if path.is_dir():
+        raise OutputError(f"{path} is a folder. Give the name of a file.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)

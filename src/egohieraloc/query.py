@@ -54,8 +54,9 @@ class Query:
         inside = self.box.clipped(width, height)
         if min(inside.width, inside.height) < MIN_SIDE_PX:
             raise QueryError(
-                f"The query box {self.box.xyxy} covers less than {MIN_SIDE_PX:.0f} pixels of its picture "
-                f"({width}x{height}). Give a box x,y,w,h that lies on the thing."
+                f"A query needs {MIN_SIDE_PX:.0f} pixels either way: of the box {self.box.xyxy} "
+                f"{max(0.0, inside.width):g}x{max(0.0, inside.height):g} lie in the picture "
+                f"({width}x{height}). Give a picture or a box x,y,w,h that shows the thing."
             )
         object.__setattr__(self, "box", inside)
         if self.mask is not None:

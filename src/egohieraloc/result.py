@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from egohieraloc.errors import OutputError
 from egohieraloc.files import atomic_folder
 from egohieraloc.geometry.locate import place_to_json
 from egohieraloc.geometry.reconstruction import Reconstruction
@@ -28,6 +31,26 @@ FILES = (
     "query.png", "query_mask.png", "query.json", "masks", "overlay.mp4", "curve.png", "cameras.json",
     "report.html", "result.json",
 )  # fmt: skip
+
+
+def answer_folder(folder: str | Path, *inputs: str | Path | None) -> AbstractContextManager[Path]:
+    """`atomic_folder` for an answer. It takes the place of an earlier answer, of nothing else, and never of
+    what was asked about."""
+    folder = Path(folder)
+    there = [folder / name for name in FILES if (folder / name).exists()]
+    if there and not _is_answer(folder / "result.json"):
+        raise OutputError(f"{there[0]} is there and not an earlier answer's. Choose another folder.")
+    for path in inputs:
+        if path is not None and any(Path(path).resolve().is_relative_to(file.resolve()) for file in there):
+            raise OutputError(f"{path} would be replaced by the answer. Choose another folder.")
+    return atomic_folder(folder, replaces=FILES)
+
+
+def _is_answer(path: Path) -> bool:
+    try:
+        return "curve" in json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +100,7 @@ class Result:
         """Write result.json, the query, masks, overlay.mp4 and curve.png, all or none; the JSON's path."""
         from egohieraloc.report.save import save_result
 
-        with atomic_folder(folder, replaces=FILES) as temporary:
+        with answer_folder(folder, self.video.path) as temporary:
             written = save_result(self, temporary, folder_fps=folder_fps)
         return Path(folder) / written.name
 
@@ -95,7 +118,7 @@ class Result:
         """
         from egohieraloc.report.build import save_report
 
-        with atomic_folder(folder, replaces=FILES) as temporary:
+        with answer_folder(folder, self.video.path) as temporary:
             written = save_report(self, temporary, localizer, folder_fps=folder_fps, notes=notes)
         return Path(folder) / written.name
 

@@ -132,18 +132,20 @@ def test_an_earlier_answer_is_left_as_it_was(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "out" / "masks").mkdir(parents=True)
-    (tmp_path / "out" / "result.json").write_text("earlier")
+    earlier = '{"curve": "earlier"}'
+    (tmp_path / "out" / "result.json").write_text(earlier)
     (tmp_path / "out" / "masks" / "old.png").write_text("earlier")
     with monkeypatch.context() as patch:
         patch.setattr(draw, "draw_frame", interrupting(draw.draw_frame, 1))
         assert run_command(words, monkeypatch) == 130
     assert sorted(p.name for p in (tmp_path / "out").rglob("*")) == ["masks", "old.png", "result.json"]
     assert run_command(words, monkeypatch) == 0
-    assert (tmp_path / "out" / "result.json").read_text() != "earlier"
+    assert (tmp_path / "out" / "result.json").read_text() != earlier
     assert not (tmp_path / "out" / "masks" / "old.png").exists()
 
 
-def test_a_signal_from_outside(words: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sent", "code", "said"), [("SIGINT", 130, STOPPED), ("SIGTERM", 143, "")])
+def test_a_signal_from_outside(words: list[str], tmp_path: Path, sent: str, code: int, said: str) -> None:
     """A process of its own, stopped as the shell stops it while it reads the video."""
     command = [sys.executable, "-c", "from egohieraloc.cli import main; main()", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -152,11 +154,11 @@ def test_a_signal_from_outside(words: list[str], tmp_path: Path) -> None:
         while not list(tmp_path.glob("cache/*/chunk-*")) and time.monotonic() < deadline:
             assert process.poll() is None
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.Signals[sent])
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert (process.returncode, out, err) == (130, "", STOPPED)
+    assert (process.returncode, out, err) == (code, "", said)
     assert not (tmp_path / "out").exists()
     assert 1 <= len(stored(tmp_path / "cache")) <= 4
     assert all(stored(tmp_path / "cache"))

@@ -138,6 +138,35 @@ def test_all_files_come_out(run: Run, tmp_path: Path, things: dict[str, str]) ->
     assert cv2.imread(str(folder / "curve.png")).std() > 0
 
 
+def test_what_is_not_an_answer_is_not_replaced(run: Run, tmp_path: Path, things: dict[str, str]) -> None:
+    own = tmp_path / "own"
+    (own / "masks").mkdir(parents=True)
+    (own / "masks" / "hand.png").write_text("mine")
+    for mine in ("nothing", "[1]", '{"mine": 1}'):
+        code, out, err = run("locate walk.mp4 --query crop.png --out", str(own))
+        assert (code, out) == (2, "")
+        assert "not an earlier answer's. Choose another folder" in err
+        assert (own / "masks" / "hand.png").read_text() == "mine"
+        (own / "result.json").write_text(mine)
+
+
+def test_what_is_asked_about_is_not_replaced(run: Run, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    assert run("locate walk.mp4 --query crop.png --out", out)[0] == 0
+    overlay = (tmp_path / "out" / "overlay.mp4").read_bytes()
+    mask = str(next((tmp_path / "out" / "masks").iterdir()))
+    for video, query in (
+        (f"{out}/overlay.mp4", "crop.png"),
+        ("walk.mp4", f"{out}/query.png"),
+        ("walk.mp4", mask),
+    ):
+        code, _, err = run(f"locate {video} --query {query} --out", out)
+        assert code == 2
+        assert "would be replaced by the answer" in err
+    assert (tmp_path / "out" / "overlay.mp4").read_bytes() == overlay
+    assert run("locate walk.mp4 --query crop.png --out", out)[0] == 0
+
+
 def test_an_answer_in_words(run: Run, tmp_path: Path) -> None:
     code, out, err = run("locate walk.mp4 --query crop.png --out", str(tmp_path / "out"))
     assert (code, err) == (0, "")
@@ -225,14 +254,15 @@ def test_a_damaged_store_is_noticed_and_made_again(run: Run, tmp_path: Path) -> 
         ("walk.mp4 --query gone.png", "Cannot read the picture gone.png"),
         ("walk.mp4 --query crop.png --query-mask mask.png", "A query mask must be boolean of shape (30, 30)"),
         ("walk.mp4 --query frame.png --box 10,10,30,30 --query-mask blank.png", "The query mask is empty"),
-        ("walk.mp4 --query frame.png --box 200,10,30,30", "covers less than 2 pixels"),
-        ("walk.mp4 --query frame.png --box 10,10,0,30", "covers less than 2 pixels"),
+        ("walk.mp4 --query frame.png --box 200,10,30,30", "needs 2 pixels either way"),
+        ("walk.mp4 --query frame.png --box 10,10,0,30", "needs 2 pixels either way"),
         ("walk.mp4 --query frame.png --box 10,10,-5,30", "written x,y,w,h"),
         ("walk.mp4 --query frame.png --box nan,10,30,30", "A box must be finite"),
         ("walk.mp4 --at nan --box 10,10,30,30", "must lie between 0 and 2.400 s"),
         ("walk.mp4 --at -1 --box 10,10,30,30", "must lie between 0 and 2.400 s"),
         ("walk.mp4 --query crop.png --at nan", "time a query was seen must be a number"),
         ("walk.mp4 --query crop.png --until nan", "time of asking must be a number of seconds"),
+        ("walk.mp4 --query crop.png --until -3", "0 or more, got -3.0"),
         ("walk.mp4 --query crop.png --fps inf", "sampling rate must be a positive number"),
         ("walk.mp4 --query crop.png --set network.qam.decya=1", "did you mean 'network.qam.decay'"),
         ("walk.mp4 --query crop.png --set network.ram.width=64", "need other weights"),
@@ -268,7 +298,7 @@ def test_a_rate_that_is_none_is_refused(run: Run, fps: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("walk.mp4 --box 200,10,30,30", "covers less than 2 pixels"),
+        ("walk.mp4 --box 200,10,30,30", "needs 2 pixels either way"),
         ("walk.mp4 --box 1,2,3", "written x,y,w,h"),
         ("walk.mp4 --box 1,2,30,30 --at 9", "must lie between"),
         ("text.mp4 --box 1,2,30,30", "cannot be read as a video"),

@@ -185,10 +185,10 @@ def test_a_crop_outside_its_picture_is_an_answer_with_a_reason(tree, tiny, tmp_p
     path.write_text(json.dumps(content))
     call(*words_for((path, tree[1]), tiny, tmp_path / "out.jsonl"))
     answers = read_tracks(tmp_path / "out.jsonl")
-    assert "covers less than 2 pixels" in answers[QueryKey("clip-0", "annotation-0", "2")].reason
+    assert "needs 2 pixels either way" in answers[QueryKey("clip-0", "annotation-0", "2")].reason
     assert answers[QueryKey("clip-0", "annotation-0", "3")].reason == ""
     strict = words_for((path, tree[1]), tiny, tmp_path / "strict.jsonl", "--strict")
-    call(*strict, fails=QueryError, says="covers less than 2 pixels")
+    call(*strict, fails=QueryError, says="needs 2 pixels either way")
 
 
 def test_a_folder_of_frames_is_a_clip(tree, tiny, tmp_path):
@@ -321,7 +321,7 @@ def test_crops_that_leave_the_picture(tree, query):
     searched = search(query, localizer, tree[1] / "clip-0.mp4")
     searched.find(replace(query, crop=Box(-5, -0.15, 20, 30)))
     assert localizer.asked[-1][0].box.xyxy == (0, 0, 20, 30)
-    with pytest.raises(QueryError, match="covers less than 2 pixels"):
+    with pytest.raises(QueryError, match="needs 2 pixels either way"):
         searched.find(replace(query, crop=Box(200, 0, 220, 30)))
     with pytest.raises(VideoError, match="is not in"):
         searched.find(replace(query, crop_frame=1000))

@@ -87,6 +87,7 @@ def test_nothing_stays_on_disk(localizer: Localizer) -> None:
         (FRAMES[1], 0.5, r"wanted a time after 1\.0 s, got 0\.5 s"),
         (FRAMES[1], math.nan, "got nan s"),
         (FRAMES[1], math.inf, "got inf s"),
+        (None, 2.0, "must be an array .*, got NoneType"),
         (FRAMES[1][:20], 2.0, r"must keep their size 64x48, got 64x20"),
         (FRAMES[1].astype(np.float32), 2.0, r"must be 8-bit RGB \(H, W, 3\), got float32"),
         (FRAMES[1][..., 0], 2.0, r"got uint8 of \(48, 64\)"),

@@ -235,6 +235,8 @@ def test_without_collapse_attention_is_plain_self_attention() -> None:
 
 def test_bad_folders_and_foreign_checkpoints(tmp_path: Path) -> None:
     backbone = build_backbone(V2)
+    with pytest.raises(WeightsError, match=r"no checkpoint at '.*pvt\.safetensors'"):  # not asked of the hub
+        load_imagenet(backbone, tmp_path / "runs" / "pvt.safetensors")
     with pytest.raises(WeightsError, match=r"holds none of model.safetensors, pytorch_model.bin"):
         load_imagenet(backbone, tmp_path)
     transformers_model(1).save_pretrained(tmp_path / "v1")

@@ -122,9 +122,9 @@ def test_unknown_ids(client: TestClient, path: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("form", "words"),
     [
-        ({"time_s": "1", "box": "500,500,20,20"}, "covers less than 2 pixels"),
-        ({"time_s": "1", "box": "-50,-50,20,20"}, "covers less than 2 pixels"),
-        ({"time_s": "1", "box": "10,10,1,30"}, "covers less than 2 pixels"),
+        ({"time_s": "1", "box": "500,500,20,20"}, "needs 2 pixels either way"),
+        ({"time_s": "1", "box": "-50,-50,20,20"}, "needs 2 pixels either way"),
+        ({"time_s": "1", "box": "10,10,1,30"}, "needs 2 pixels either way"),
         ({"time_s": "1", "box": "10,10,-5,30"}, "x1 <= x2"),
         ({"time_s": "1", "box": "10,10,nan,30"}, "finite"),
         ({"time_s": "1", "box": "10,10,30"}, "x,y,w,h"),

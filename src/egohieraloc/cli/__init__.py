@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import warnings
 
 import typer
 
@@ -37,6 +38,7 @@ app.add_typer(figure.app, name="figure")
 
 def main() -> None:
     """Run a command; mistakes end in one clear line."""
+    warnings.formatwarning = lambda message, *_, **__: f"Warning: {message}\n"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that temporary files are removed
     try:
         app()

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from egohieraloc.cli import common
-from egohieraloc.files import atomic_folder
 from egohieraloc.geometry.depth import read_depth_folder
 from egohieraloc.geometry.locate import describe as describe_place
 from egohieraloc.geometry.reconstruction import read_cameras
@@ -26,7 +25,7 @@ from egohieraloc.geometry.reference import (
 from egohieraloc.localize import DepthSource
 from egohieraloc.models.depth import DepthNetwork
 from egohieraloc.report.recording import find_rerun, write_recording
-from egohieraloc.result import FILES, Result
+from egohieraloc.result import Result, answer_folder
 from egohieraloc.types import Localization3D, NotFound
 from egohieraloc.video.folder import Folder
 from egohieraloc.video.reader import Video
@@ -45,7 +44,7 @@ def locate(
         Path | None, typer.Option(help="The thing's pixels in the query picture, white on black.")
     ] = None,
     until: Annotated[
-        float | None, typer.Option(help="The time of asking; nothing after it is looked at.")
+        float | None, typer.Option(help="The time of asking; only what was before it is looked at.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for result.json, report.html, overlay.mp4, masks.")
@@ -99,7 +98,7 @@ def locate(
     # What is missing to write the answer shows now, not after the search.
     if rrd is not None:
         find_rerun()
-    with atomic_folder(out, replaces=FILES) if out else nullcontext() as folder:
+    with answer_folder(out, video, query, query_mask, poses) if out else nullcontext() as folder:
         with common.progress_bar(enabled=not json) as progress:
             result = localizer.locate(
                 question,
@@ -181,5 +180,5 @@ def describe(result: Result) -> str:
     return (
         f"Last seen from {first.time_s:.1f} s to {last.time_s:.1f} s "
         f"(frames {first.frame_index} to {last.frame_index}), at the end in the box "
-        f"{x},{y},{width},{height}. Sure to {100 * track.score:.0f} %.{where}"
+        f"{x},{y},{width},{height}. Sure to {min(99, round(100 * track.score))} %.{where}"
     )

@@ -59,6 +59,7 @@ def main(folder: Path) -> None:
 def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
     import pycolmap
 
+    pycolmap.logging.logtostderr = True  # not to files of its own in the temporary folder
     pycolmap.set_random_seed(job.config.seed)
     config = job.config
     count = len(job.frame_index)

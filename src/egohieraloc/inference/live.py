@@ -33,6 +33,8 @@ class LiveVideo:
         if not (math.isfinite(time_s) and (not self._times or time_s > self._times[-1])):
             last = f" after {self._times[-1]} s" if self._times else ""
             raise VideoError(f"Frames must come in order: wanted a time{last}, got {time_s} s.")
+        if not isinstance(rgb, np.ndarray):
+            raise VideoError(f"A frame must be an array (H, W, 3), got {type(rgb).__name__}.")
         if rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.size == 0 or rgb.dtype != np.uint8:
             raise VideoError(f"A frame must be 8-bit RGB (H, W, 3), got {rgb.dtype} of {rgb.shape}.")
         height, width = rgb.shape[:2]

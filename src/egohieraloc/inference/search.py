@@ -76,8 +76,8 @@ def encode_video(
     `everything` are the numbers of all frames the store is for, increasing; those from `until_s` on can wait.
     """
     until_s = np.inf if until_s is None else until_s
-    if np.isnan(until_s):
-        raise VideoError("The time of asking must be a number of seconds, got nan.")
+    if not until_s >= 0:
+        raise VideoError(f"The time of asking must be a number of seconds, 0 or more, got {until_s}.")
     wanted = int(np.count_nonzero(video.times_s[everything] < until_s))
     chunks = [everything[start : start + CHUNK] for start in range(0, wanted, CHUNK)]
     total = sum(map(len, chunks))

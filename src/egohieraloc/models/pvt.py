@@ -229,7 +229,7 @@ def _hub_name(name: str) -> str:
 def _checkpoint_file(source: str) -> Path:
     """Where the tensors of a file, a folder or a hub name are, fetched if need be."""
     path = Path(source)
-    if path.is_file():
+    if path.is_file() or path.suffix in (".safetensors", ".bin", ".pth"):
         return path
     if path.is_dir():
         for filename in CHECKPOINT_FILES:

@@ -100,8 +100,19 @@ def save_weights(
             tensors[name] = value.half()
         else:
             tensors[name], tensors[f"{name}{SCALE}"] = _to_8_bits(value.float())
+    _write(path, {n: v.cpu().contiguous() for n, v in tensors.items()}, header)
+
+
+def _write(path: str | Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
     with atomic_path(path) as temporary:
-        save_file({n: v.cpu().contiguous() for n, v in tensors.items()}, temporary, metadata=header)
+        save_file(dict(tensors), temporary, metadata={**header, "checksum": _checksum(tensors)})
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(tensors):
+        digest.update(name.encode() + tensors[name].numpy().tobytes())
+    return digest.hexdigest()
 
 
 def load_weights(path: str | Path) -> Weights:
@@ -115,6 +126,8 @@ def load_weights(path: str | Path) -> Weights:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{path} cannot be read as weights ({error}). Fetch or train it again.") from error
+    if "checksum" in header and header["checksum"] != _checksum(tensors):
+        raise WeightsError(f"{path} is damaged: its checksum is wrong. Fetch or train it again.")
     scales = {name: tensors.pop(name) for name in list(tensors) if name.endswith(SCALE)}
     for name, scale in scales.items():
         codes = tensors[name.removesuffix(SCALE)]
@@ -158,8 +171,7 @@ def copy_weights(source: str | Path, path: str | Path, calibration: Calibration)
     with safe_open(source, "pt") as file:
         header = file.metadata() | {"calibration": json.dumps(to_dict(calibration))}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata=header)
+    _write(path, tensors, header)
 
 
 def mean_network(paths: Sequence[str | Path]) -> EgoHieraLocNet:
