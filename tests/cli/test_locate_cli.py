@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from egohieraloc import __version__
 from egohieraloc.images import write_image
 from untrained import run_command, untrained_model
 
@@ -119,6 +120,11 @@ def test_every_kind_of_query(run: Run, query: str) -> None:
     code, out, err = run(f"locate walk.mp4 {query} --json")
     assert (code, err) == (0, "")
     check_schema(json.loads(out))  # one JSON text and nothing else
+
+
+def test_the_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--version"], monkeypatch) == 0
+    assert capsys.readouterr().out == f"egohieraloc {__version__}\n"
 
 
 def test_all_files_come_out(run: Run, tmp_path: Path, things: dict[str, str]) -> None:

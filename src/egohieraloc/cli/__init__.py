@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 import warnings
+from typing import Annotated
 
 import typer
 
+from egohieraloc import __version__
 from egohieraloc.cli import ablations, figure, locate, score, serve, track, train
 from egohieraloc.cli import eval as evaluate
 from egohieraloc.cli.calibrate import calibrate
@@ -16,7 +18,6 @@ from egohieraloc.cli.merge import merge
 from egohieraloc.errors import EgoHieraLocError
 
 app = typer.Typer(
-    help="Where was this thing last seen? Visual query localization in first-person video.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -34,6 +35,22 @@ app.add_typer(evaluate.app, name="eval")
 app.add_typer(score.app, name="score")
 app.add_typer(ablations.app, name="ablations")
 app.add_typer(figure.app, name="figure")
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(f"egohieraloc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and end."),
+    ] = False,
+) -> None:
+    """Where was this thing last seen? Visual query localization in first-person video."""
 
 
 def main() -> None:
