@@ -7,11 +7,13 @@ import math
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors import SafetensorError
 
 from egohieraloc.errors import OutputError
 from egohieraloc.files import atomic_folder, atomic_path, write_json
+from egohieraloc.images import write_image
 
 
 def stop_halfway(path: Path) -> None:
@@ -25,6 +27,7 @@ def test_a_file_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:
         temporary.write_text("new")
         assert not target.exists()
         assert temporary.suffix == ".txt"  # some writers go by the ending
+        temporary.chmod(0o600)  # and some make a file of their own
     assert target.read_text() == "new"
     assert target.stat().st_mode & 0o777 == 0o666 & ~os.umask(os.umask(0o022))
 
@@ -95,3 +98,11 @@ def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(OutputError, match="No space left"), atomic_folder(tmp_path / "new") as temporary:
         (temporary / "a").write_text("a")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_pictures_that_cannot_be_written(tmp_path: Path) -> None:
+    picture = np.zeros((4, 4, 3), np.uint8)
+    with pytest.raises(OutputError, match=r"Use an ending such as \.png or \.jpg"):
+        write_image(tmp_path / "picture.odd", picture)
+    write_image(tmp_path / "picture.png", picture)
+    assert [p.name for p in tmp_path.iterdir()] == ["picture.png"]

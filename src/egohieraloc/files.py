@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -16,15 +17,6 @@ from safetensors import SafetensorError
 from egohieraloc.errors import OutputError
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-UMASK = _umask()  # once, because reading it changes it for all threads
-
-
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it takes the name, on any failure it is removed."""
@@ -33,14 +25,14 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         raise OutputError(f"{path} is a folder. Give the name of a file.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
+        temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
+        temporary.touch(exist_ok=False)
+        mode = temporary.stat().st_mode
     except OSError as error:
         raise OutputError(f"Cannot write {path}: {error}. Choose a folder you may write to.") from error
-    os.close(handle)
-    temporary = Path(name)
     try:
         yield temporary
-        os.chmod(temporary, 0o666 & ~UMASK)
+        temporary.chmod(mode)  # some writers make a file of their own, for nobody else to read
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
         raise OutputError(f"Cannot write {path}: {error}. Is the disk full?") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from egohieraloc import __version__
+from egohieraloc.cli.eval import Run as EvalRun
 from egohieraloc.images import write_image
 from untrained import run_command, untrained_model
 
@@ -144,7 +146,7 @@ def test_all_files_come_out(run: Run, tmp_path: Path, things: dict[str, str]) ->
     assert cv2.imread(str(folder / "curve.png")).std() > 0
 
 
-def test_what_is_not_an_answer_is_not_replaced(run: Run, tmp_path: Path, things: dict[str, str]) -> None:
+def test_what_is_not_an_answer_is_not_replaced(run: Run, tmp_path: Path) -> None:
     own = tmp_path / "own"
     (own / "masks").mkdir(parents=True)
     (own / "masks" / "hand.png").write_text("mine")
@@ -201,6 +203,19 @@ def test_samples_and_times(run: Run, words: str, times_s: list[float], frames: r
     assert result["curve"]["time_s"] == pytest.approx(times_s)
     for row in result["track"]:
         assert row["frame"] == frames[row["sample"]]
+
+
+def test_a_warning_is_one_plain_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # and put back after the test
+    run("--version")
+    text = warnings.formatwarning("walk.mp4 ends early.", RuntimeWarning, "reader.py", 60)
+    assert text == "Warning: walk.mp4 ends early.\n"
+
+
+def test_a_folder_called_like_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mini").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert EvalRun(annotations=tmp_path, out=tmp_path / "out.jsonl").system.model == "mini"
 
 
 def test_before_the_first_frame_nothing_was_seen(run: Run, tmp_path: Path) -> None:

@@ -240,6 +240,14 @@ def test_no_mean_of_other_networks(tmp_path: Path, path: Path, network: EgoHiera
         mean_network([path, tmp_path / "b.safetensors"])
 
 
+def test_merge_takes_names_and_no_folder(tmp_path: Path) -> None:
+    out = tmp_path / "merged.safetensors"
+    assert CliRunner().invoke(app, ["merge", "mini", "--out", str(out)]).exit_code == 0
+    assert load_weights(out).network.config == load_weights(find_weights("mini")).network.config
+    refused = CliRunner().invoke(app, ["merge", "mini", "--out", str(tmp_path)])
+    assert "is a folder. Give the name of a file" in str(refused.exception)
+
+
 def test_merge_stores_the_mean_in_8_bits(tmp_path: Path, path: Path, network: EgoHieraLocNet) -> None:
     out = tmp_path / "merged.safetensors"
     ran = CliRunner().invoke(app, ["merge", str(path), str(path), "--out", str(out), "--8-bit"])

@@ -573,3 +573,20 @@ def test_focal_length_from_the_first_picture_of_a_folder(tmp_path: Path) -> None
     exif.get_ifd(0x8769)[0xA405] = 28
     picture.save(tmp_path / "1.jpg", exif=exif)
     assert Video.open(tmp_path).focal_px == pytest.approx(28 / np.hypot(36, 24) * 80)
+
+
+def test_a_picture_an_hour_and_names_of_other_times(tmp_path: Path) -> None:
+    """Rates far below one a second, and file names that are no UTF-8."""
+    for name in (b"1-\xff.png", b"2.png"):
+        write_image(tmp_path / "picture.png", np.zeros((4, 4, 3), np.uint8))
+        os.replace(tmp_path / "picture.png", os.path.join(os.fsencode(tmp_path), name))
+    video = Video.open(tmp_path, folder_fps=1 / 3600)
+    assert video.times_s.tolist() == [0, 3600]
+    assert len(video.content_hash) == 32
+
+
+def test_a_video_that_goes_away(make_video) -> None:
+    video = Video.open(make_video())
+    video.path.unlink()
+    with pytest.raises(VideoError, match="No such file"):
+        list(video.frames(np.arange(3)))

@@ -54,6 +54,8 @@ def distil(
     settings: Settings = None,
 ) -> None:
     """Give a backbone without pretrained weights a start: it learns another one's maps of photographs."""
+    import torch
+
     from egohieraloc.config import BackboneConfig
     from egohieraloc.inference.predict import choose_device
     from egohieraloc.models.backbone import build_backbone, load_imagenet
@@ -63,6 +65,7 @@ def distil(
     from egohieraloc.training.packs import read_packs
 
     config = override(DistilConfig(), settings or [])
+    torch.manual_seed(config.seed)
     learner, model = (build_backbone(BackboneConfig(name=name)) for name in (student, teacher))
     load_imagenet(model, teacher_weights)
     losses: list[float] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from egohieraloc.config import TemporalConfig
 from egohieraloc.inference.answer import Answer2D, predictions_of
@@ -71,15 +72,9 @@ def complete(
     end = min(len(encoded.time_s) - 1, found[1] + config.complete_reach)
     back, forth = range(best, start - 1, -stride), range(best, end + 1, stride)
     total = len(back) + len(forth)
-
-    def walk(samples: range, edge: int, done: int) -> tuple[int, dict[int, Decoded]]:
-        def report(count: int) -> None:
-            progress("follow", done + count, total)
-
-        return _walk(predictor, encoded, sought, samples, edge, config, report)
-
-    first, before = walk(back, found[0], 0)
-    last, after = walk(forth, found[1], len(back))
+    walk = partial(_walk, predictor, encoded, sought, config)
+    first, before = walk(back, found[0], lambda done: progress("follow", done, total))
+    last, after = walk(forth, found[1], lambda done: progress("follow", len(back) + done, total))
     joined = dict(decoded)
     for sample, opinion in (before | after).items():
         own = joined.get(sample)
@@ -92,9 +87,9 @@ def _walk(
     predictor: Predictor,
     encoded: EncodedVideo,
     sought: Sought,
+    config: TemporalConfig,
     samples: Sequence[int],
     edge: int,
-    config: TemporalConfig,
     report: Callable[[int], None],
 ) -> tuple[int, dict[int, Decoded]]:
     """The farthest sample that shows the thing, and all that were looked at; up to `edge` none is a miss."""

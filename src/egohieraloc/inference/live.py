@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from egohieraloc.errors import OutputError, VideoError
+from egohieraloc.errors import VideoError
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.search import EncodedVideo
@@ -47,25 +47,18 @@ class LiveVideo:
             )
         number = len(self._times)
         packed = self._predictor.encode([self.letterbox.apply(rgb)], np.array([number]), np.array([time_s]))
+        chunk = [*self._open, packed]
+        if len(chunk) == CHUNK:
+            self._store.write(number // CHUNK, PackedFeatures.cat(chunk))
+            chunk = []
+        self._open = chunk  # last, so that a frame that could not be kept may be pushed again
         self._times.append(float(time_s))
-        self._open.append(packed)
-        if len(self._open) == CHUNK:
-            try:
-                self._flush()
-            except OutputError:  # as if it had not come: it may be pushed again when there is room
-                self._times.pop()
-                self._open.pop()
-                raise
-            self._open = []
 
     def encoded(self) -> EncodedVideo:
         """All frames so far, ready to be searched. `frame_index` counts pushed frames."""
         if self._open:
-            self._flush()
+            self._store.write(len(self._times) // CHUNK, PackedFeatures.cat(self._open))
         return EncodedVideo(self._store, np.arange(len(self._times)), np.array(self._times))
 
     def close(self) -> None:
         self._folder.cleanup()
-
-    def _flush(self) -> None:
-        self._store.write((len(self._times) - 1) // CHUNK, PackedFeatures.cat(self._open))
