@@ -4,7 +4,7 @@
 
 The questions are those of `synthetic_heldout.py`. Every answer is given (threshold 0), because networks
 that were trained for a short time are not calibrated; `apart` is the share of pairs of a present and an
-absent thing in which the present one has the higher score. Rows are names of `egohieraloc ablations` that
+absent object in which the present one has the higher score. Rows are names of `egohieraloc ablations` that
 need no weights of their own; they ask the first model. `--quality FILE` keeps the quality of the query masks
 as a table, `--json FILE` what was found so far; `--rounds 4` asks four sets of questions.
 """
@@ -29,8 +29,8 @@ from egohieraloc.files import write_json
 from egohieraloc.inference.predict import choose_device
 from egohieraloc.localize import Localizer, LocalizerConfig, with_settings
 from egohieraloc.models.weights import Calibration, Weights, load_weights
-from egohieraloc.training.composed_videos import compose_halves, questions_of
-from egohieraloc.training.packs import read_packs
+from egohieraloc.training.composer.composed_videos import compose_halves, questions_of
+from egohieraloc.training.composer.packs import read_packs
 from figures import Outcome, figures, outcome
 
 

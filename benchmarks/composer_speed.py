@@ -13,9 +13,9 @@ from collections.abc import Callable
 import torch
 
 from egohieraloc.training.batches import ClipBatch
-from egohieraloc.training.composer import Composer
-from egohieraloc.training.composer_config import ComposerConfig
-from egohieraloc.training.packs import read_packs
+from egohieraloc.training.composer.clip_stream import Composer
+from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.packs import read_packs
 from egohieraloc.training.replay import ReplayedComposer
 
 

@@ -34,11 +34,11 @@ PLACES = {
 
 @dataclass(frozen=True, eq=False)
 class DevQuery:
-    """One question of the set; the track is empty when the thing is absent."""
+    """One question of the set; the track is empty when the object is absent."""
 
     name: str
     video: str
-    thing: str
+    target: str
     source: str
     frame: Path
     box: Box
@@ -84,7 +84,7 @@ def open_videos(folder: Path, names: Iterable[str]) -> dict[str, Video]:
 
 
 def long_video(query: DevQuery, videos: dict[str, Video]) -> LongVideo:
-    """The searched video in the middle of others in which the thing cannot be, at most MAX_LONG samples."""
+    """The searched video in the middle of others in which the object cannot be, at most MAX_LONG samples."""
     places = PLACES[query.video] | {
         place for some in PLACES.values() for place in some if place in query.source
     }

@@ -2,9 +2,9 @@
 
     python benchmarks/fusion_ablation.py [--trials 200] [--plot docs/fusion_ablation.png]
 
-Twelve views from an arc of 5 to 60 degrees see a thing 1 to 4 m away. One kind of noise is raised at a time:
+Twelve views from an arc of 5 to 60 degrees see an object at 1 to 4 m. One kind of noise is raised at a time:
 the centre of the mask, depth (a common error and one of each view), the poses, the share of views that show
-another thing. A view's score falls as its centre gets worse, and its depth variance rises as its depth does,
+another object. A view's score falls as its centre gets worse, and its depth variance rises as its depth does,
 as in real answers, but loosely. Bars are 95 % intervals of the median (bootstrap).
 """
 
@@ -19,7 +19,7 @@ from scipy.spatial.transform import Rotation
 
 from egohieraloc.config import FusionConfig
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.fusion import View, fuse
+from egohieraloc.geometry.gsjc import View, fuse
 from egohieraloc.types import Floats
 
 CAMERA = Camera("PINHOLE", 640, 480, (500.0, 500.0, 320.0, 240.0))
@@ -35,7 +35,7 @@ TITLES = {
     "mask_px": "error of the centre (px)",
     "depth_share": "error of the depth (share)",
     "pose_deg": "error of the poses (degrees, cm)",
-    "outlier_share": "views of another thing (share)",
+    "outlier_share": "views of another object (share)",
 }
 SEMANTIC = ("semantic_average", "semantic_threshold", "semantic_maximum")
 OFF = dict.fromkeys((*SEMANTIC, "depth", "reprojection", "baseline"), False)
@@ -72,7 +72,7 @@ def run(noise: dict[str, float], trials: int) -> dict[str, Floats]:
     """Relative error (share of the distance) of every rule in every trial; 1 where there is no answer."""
     errors: dict[str, list[float]] = {name: [] for name in RULES}
     for seed in range(trials):
-        views, thing, distance = make_views(np.random.default_rng(seed), noise)
+        views, instance, distance = make_views(np.random.default_rng(seed), noise)
         for name, config in RULES.items():
             scored = (
                 views
@@ -80,23 +80,24 @@ def run(noise: dict[str, float], trials: int) -> dict[str, Floats]:
                 else [replace(v, semantic=1.0) for v in views]
             )
             answer = fuse(scored, config)
-            error = 1.0 if answer is None else float(np.linalg.norm(answer.point_world - thing)) / distance
+            error = 1.0 if answer is None else float(np.linalg.norm(answer.point_world - instance)) / distance
             errors[name].append(min(error, 1.0))
     return {name: np.array(values) for name, values in errors.items()}
 
 
 def make_views(generator: np.random.Generator, noise: dict[str, float]) -> tuple[list[View], Floats, float]:
     distance, spread = generator.uniform(1, 4), np.radians(generator.uniform(5, 60))
-    thing = generator.uniform(-3, 3, 3)
+    instance = generator.uniform(-3, 3, 3)
     diagonal = 500 * generator.uniform(0.1, 0.4) / distance
     common = generator.normal(0, noise["depth_share"] / 2)
     outliers = generator.permutation(NUM_VIEWS) < round(noise["outlier_share"] * NUM_VIEWS)
     views = []
     for i, angle in enumerate(np.linspace(-spread / 2, spread / 2, NUM_VIEWS)):
         pose = look_at(
-            thing - distance * np.array([np.sin(angle), generator.uniform(-0.1, 0.1), np.cos(angle)]), thing
+            instance - distance * np.array([np.sin(angle), generator.uniform(-0.1, 0.1), np.cos(angle)]),
+            instance,
         )
-        x, y, z = pose.to_cam(thing)
+        x, y, z = pose.to_cam(instance)
         mask_scale, depth_scale = generator.lognormal(0, 0.7, 2)
         pixel = CAMERA.project([x, y, z])[0] + generator.normal(0, noise["mask_px"] * mask_scale, 2)
         depth = z * (1 + common + generator.normal(0, noise["depth_share"] * depth_scale))
@@ -120,7 +121,7 @@ def make_views(generator: np.random.Generator, noise: dict[str, float]) -> tuple
                 depth_variance=float(variance),
             )
         )
-    return views, thing, float(distance)
+    return views, instance, float(distance)
 
 
 def look_at(center: Floats, target: Floats) -> CameraPose:

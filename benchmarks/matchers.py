@@ -1,4 +1,4 @@
-"""Two ways to look for a thing without training for it, as baselines: pixels and plain ImageNet features.
+"""Two ways to look for an object without training for it, as baselines: pixels and plain ImageNet features.
 
 Both slide the query, in several sizes, over every frame and keep the best place. Canvas: 448 x 448 pixels.
 """
@@ -22,7 +22,7 @@ from egohieraloc.query import Query
 from egohieraloc.types import Floats, Rgb
 
 CANVAS_PX = 448
-SIDES_PX = (32, 45, 64, 90, 128, 180)  # longer side of the thing on the canvas
+SIDES_PX = (32, 45, 64, 90, 128, 180)  # longer side of the object on the canvas
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class TemplateMatcher:
 
 
 class FeatureMatcher:
-    """Cosine of EfficientNet-Lite's ImageNet features at stride 16, summed over the cells of the thing.
+    """Cosine of EfficientNet-Lite's ImageNet features at stride 16, summed over the cells of the object.
 
     The mean feature of a video is taken away first: without it everything is alike.
     """

@@ -34,19 +34,19 @@ save_weights(sys.argv[1], EgoHieraLocNet(preset("tiny")), Calibration(threshold=
 
 
 def write_video(path: Path, minutes: float) -> None:
-    """A thing that moves over a patterned wall; the packets of one loop are written over and over."""
+    """An object that moves over a patterned wall; the packets of one loop are written over and over."""
     rng = np.random.default_rng(0)
     wall = rng.integers(60, 190, (9, 16, 3), np.uint8).repeat(120, 0).repeat(120, 1)
-    thing = rng.integers(0, 255, (6, 8, 3), np.uint8).repeat(40, 0).repeat(40, 1)
+    target = rng.integers(0, 255, (6, 8, 3), np.uint8).repeat(40, 0).repeat(40, 1)
     x, y, width, height = BOX
     with av.open(str(path), "w") as output:
         stream = output.add_stream("libx264", rate=FPS, options={"preset": "ultrafast", "bf": "0", "g": "10"})
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
         packets = []
         for number in range(LOOP):
-            picture = wall.copy()
-            picture[y : y + height, x + 10 * number : x + 10 * number + width] = thing
-            packets += stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24"))
+            image = wall.copy()
+            image[y : y + height, x + 10 * number : x + 10 * number + width] = target
+            packets += stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24"))
         packets += stream.encode(None)
         ticks = packets[1].pts - packets[0].pts
         for number in range(round(minutes * 60 * FPS)):

@@ -54,7 +54,7 @@ def row(name: str, device: torch.device, *, timed: bool) -> str:
         return network.encode_frames(frames[:count])
 
     def ask() -> QueryTemplate:
-        return network.template(network.see_query(window, box, mask), mask, sure, level)
+        return network.template(network.encode_query(window, box, mask), mask, sure, level)
 
     template = ask()
     state = network.initial_state(template)

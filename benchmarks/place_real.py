@@ -4,7 +4,7 @@
 
 DIR holds rgb/, poses.txt and objects.json: a HoloLens sequence of deep-video-mvs with seven labelled objects.
 Poses come from structure from motion; the true ones only align and check. The 2D answers are the given boxes,
-or with `--answers own` those of our own search. The things stand still, so any of their appearances will do.
+or with `--answers own` those of our own search. The objects stand still, so any of their appearances will do.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from egohieraloc import Localizer, Query, Video
 from egohieraloc.config import FusionConfig, PlaceConfig, SfmConfig
 from egohieraloc.geometry.align import align_to_positions, fit_sim3
 from egohieraloc.geometry.depth import read_depth_folder
-from egohieraloc.geometry.fusion import View, fuse
-from egohieraloc.geometry.lift import lift, thing_points
-from egohieraloc.geometry.locate import last_appearance, place
-from egohieraloc.geometry.reconstruct import reconstruct
+from egohieraloc.geometry.gsjc import View, fuse
+from egohieraloc.geometry.lift import lift, object_points
+from egohieraloc.geometry.place import last_appearance, place
 from egohieraloc.geometry.reconstruction import Reconstruction
+from egohieraloc.geometry.sfm_process import reconstruct
 from egohieraloc.images import read_image
 from egohieraloc.types import (
     Box,
@@ -68,7 +68,7 @@ def main() -> None:
             objects, options.data, Localizer.from_pretrained(options.model, cache=options.cache)
         )
     else:
-        tracks = [given_track(thing) for thing in objects]
+        tracks = [given_track(instance) for instance in objects]
     check_objects(objects, tracks, metric, options.data if options.depth == "sensor" else None)
 
 
@@ -123,22 +123,22 @@ def check_objects(
     }
     errors: dict[str, list[float]] = {name: [] for name in rules}
     seconds, inside = [], []
-    for thing, track in zip(objects, tracks, strict=True):
+    for instance, track in zip(objects, tracks, strict=True):
         depth = read_depth_folder(sensor / "depth", [p.frame_index for p in track]) if sensor else {}
-        center = np.array(thing["center_world"])
+        center = np.array(instance["center_world"])
         for name, rule in rules.items():
             config = PlaceConfig(fusion=FusionConfig(literal=name == "GSJC as in the paper"))
             point = rule(views_of(track, metric, depth, config)) if track else None
             errors[name].append(float("nan") if point is None else float(np.linalg.norm(point - center)))
         started = time.perf_counter()
-        answer = place(track, metric, asked_at_s=metric.frames[-1].time_s, depth=depth)
+        answer = place(track, metric, query_time_s=metric.frames[-1].time_s, depth=depth)
         seconds.append(time.perf_counter() - started)
         if not isinstance(answer, NotLocalized):
             off = answer.point_world - center
             inside.append(float(off @ np.linalg.solve(answer.covariance, off)) < 11.3)  # 99 % of chi2 with 3
     width = max(map(len, rules))
     print(f"\n3D error in metres, depth from {'the sensor' if sensor else 'points of the map'}")
-    print(" " * width, *(f"{thing['id'][:10]:>10}" for thing in objects), f"{'median':>10}")
+    print(" " * width, *(f"{instance['id'][:10]:>10}" for instance in objects), f"{'median':>10}")
     for name, row in errors.items():
         missed = [np.inf if np.isnan(v) else v for v in row]
         print(f"{name:<{width}}", *(f"{v:10.3f}" for v in row), f"{np.median(missed):10.3f}")
@@ -149,8 +149,8 @@ def check_objects(
     print(f"{sum(inside)}/{len(inside)}")
 
 
-def given_track(thing: dict) -> Track:
-    boxes = thing["last_appearance"]["boxes"].items()
+def given_track(instance: dict) -> Track:
+    boxes = instance["last_appearance"]["boxes"].items()
     return tuple(
         FramePrediction(int(i), int(i), int(i) / FRAMES_PER_S, 1.0, our_box(box)) for i, box in boxes
     )
@@ -159,20 +159,20 @@ def given_track(thing: dict) -> Track:
 def own_tracks(objects: list[dict], data: Path, localizer: Localizer) -> list[Track]:
     """Our answers, asked with the box of an earlier frame of the walk."""
     video, tracks = Video.open(data / "rgb", folder_fps=FRAMES_PER_S), []
-    for thing in objects:
-        asked = thing["query"]
+    for instance in objects:
+        asked = instance["query"]
         query = Query.from_frame(video, index=asked["frame"], box=our_box(asked["box"]))
         track = localizer.locate(query, video).track
         found = track.predictions if isinstance(track, ResponseTrack) else ()
-        inside = [shown(thing, prediction.frame_index) for prediction in found]
+        inside = [shown(instance, prediction.frame_index) for prediction in found]
         span = f"{found[0].frame_index} to {found[-1].frame_index}" if found else "nowhere"
-        print(f"{thing['id']}: seen in frames {span}, {sum(inside)} of {len(inside)} truly show it")
+        print(f"{instance['id']}: seen in frames {span}, {sum(inside)} of {len(inside)} truly show it")
         tracks.append(tuple(found))
     return tracks
 
 
-def shown(thing: dict, frame: int) -> bool:
-    return any(first <= frame <= last for first, last in thing["visible_intervals"])
+def shown(instance: dict, frame: int) -> bool:
+    return any(first <= frame <= last for first, last in instance["visible_intervals"])
 
 
 def our_box(box: Sequence[float]) -> Box:
@@ -183,7 +183,7 @@ def views_of(
     track: Sequence[FramePrediction], metric: Reconstruction, depth: dict[int, DepthMap], config: PlaceConfig
 ) -> list[View]:
     track = last_appearance(track)
-    points = thing_points(track, metric, config)
+    points = object_points(track, metric, config)
     return [
         lift(p, metric.camera, pose, config, depth_map=depth.get(p.frame_index), points=points)
         for p in track

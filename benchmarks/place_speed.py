@@ -15,7 +15,7 @@ from pathlib import Path
 import av
 
 from egohieraloc import Localizer, LocalizerConfig, Query, Video, demo
-from egohieraloc.geometry.locate import place
+from egohieraloc.geometry.place import place
 from egohieraloc.inference.search import no_progress
 from egohieraloc.poses import camera_poses
 from egohieraloc.settings import override
@@ -74,7 +74,7 @@ def second_question(localizer: Localizer, video: Video, track: ResponseTrack) ->
     cameras = camera_poses(video, encoded, localizer.cache, localizer.config.sfm, no_progress)
     if isinstance(cameras, NotLocalized):
         raise SystemExit(cameras.reason)
-    place(track.predictions, cameras, asked_at_s=video.duration_s, config=localizer.config.place)
+    place(track.predictions, cameras, query_time_s=video.duration_s, config=localizer.config.place)
     print(f"second question, 3D part: {time.perf_counter() - start:.2f} s")
 
 
@@ -87,8 +87,8 @@ def write_long(path: Path, minutes: float) -> None:
         stream.height, stream.width = frames[0].shape[:2]
         stream.pix_fmt = "yuv420p"
         for number in range(round(minutes * 60 * 15)):
-            picture = av.VideoFrame.from_ndarray(loop[number % len(loop)], format="rgb24")
-            container.mux(stream.encode(picture))
+            image = av.VideoFrame.from_ndarray(loop[number % len(loop)], format="rgb24")
+            container.mux(stream.encode(image))
         container.mux(stream.encode())
 
 

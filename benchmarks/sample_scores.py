@@ -1,10 +1,10 @@
-"""Which number says best that a sample shows the thing? Composed questions, samples scored in several ways.
+"""Which number says best that a sample shows the object? Composed questions, samples scored in several ways.
 
     python benchmarks/sample_scores.py --data DIR [--model FILE|NAME] [--rounds 4]
 
 The objects are those that `egohieraloc calibrate` uses. Each way but the paper's gets its logistic line from
 the other rounds. `success` counts every answer; `refusing` those that score higher than 80 % of the absent
-things; `apart` is the share of pairs of a right answer and an absent thing in which the answer scores higher.
+objects; `apart` is the share of pairs of a right answer and an absent object whose answer scores higher.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from egohieraloc.inference.search import coarse_scores
 from egohieraloc.inference.temporal import choose_interval
 from egohieraloc.localize import Localizer
 from egohieraloc.training.calibrate import PACK_LIMIT, logistic
-from egohieraloc.training.composed_videos import Question, compose_questions
-from egohieraloc.training.packs import read_packs
+from egohieraloc.training.composer.composed_videos import Question, compose_questions
+from egohieraloc.training.composer.packs import read_packs
 from egohieraloc.types import Floats
 
 REFUSED_SHARE = 0.8
@@ -42,7 +42,7 @@ class Samples:
     boxes: Floats  # (N, 4) given ones
     presence: Floats  # (N,) logits of the presence head
     mask: Floats  # (N,) the paper's confidence of the mask
-    likeness: Floats  # (N,) logits from descriptors alone
+    similarity: Floats  # (N,) logits from descriptors alone
     cell: Floats  # (N,) logits of the surest cell
 
     @property
@@ -52,7 +52,7 @@ class Samples:
 
 FITTED: dict[str, Callable[[Samples], Floats]] = {
     "presence head": lambda s: s.presence,
-    "likeness": lambda s: s.likeness,
+    "similarity": lambda s: s.similarity,
     "best cell": lambda s: s.cell,
 }
 LITERAL: dict[str, Callable[[Samples], Floats]] = {
@@ -80,7 +80,7 @@ def main() -> None:
             )
             rounds.append([look(localizer, question) for question in asked])
     count = sum(len(s.truth) > 0 for part in rounds for s in part)
-    print(f"{count} present and {sum(map(len, rounds)) - count} absent things")
+    print(f"{count} present and {sum(map(len, rounds)) - count} absent objects")
     print(f"{'':18}{'success':>10}{'refusing':>10}{'apart':>10}")
     for name, way in LITERAL.items():
         report(name, [(s, way(s)) for part in rounds for s in part])

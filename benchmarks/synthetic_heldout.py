@@ -3,7 +3,7 @@
     python benchmarks/synthetic_heldout.py --data DIR [--model FILE|NAME] [--rounds 8] [--json FILE]
 
 DIR holds photos/ and sprites/. The video of a question is its own clip among all clips of the other half of
-the objects and photos: by default 21 clips of 6 frames. About a third of the things are absent. Each round
+the objects and photos: by default 21 clips of 6 frames. About a third of the objects are absent. Each round
 composes 40 other clips.
 `--trained 130` asks about so many objects of the training set instead: is it the new objects that are hard?
 """
@@ -21,8 +21,8 @@ import numpy as np
 from egohieraloc.evaluation.vq2d import SUCCESS_THRESHOLD, overlap
 from egohieraloc.files import write_json
 from egohieraloc.localize import Localizer
-from egohieraloc.training.composed_videos import Question, compose_questions
-from egohieraloc.training.packs import read_packs
+from egohieraloc.training.composer.composed_videos import Question, compose_questions
+from egohieraloc.training.composer.packs import read_packs
 from egohieraloc.types import ResponseTrack
 from figures import figures, outcome, print_outcomes, print_table
 

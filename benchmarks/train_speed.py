@@ -17,7 +17,8 @@ import torch
 
 from egohieraloc.config import preset
 from egohieraloc.settings import override
-from egohieraloc.training.composer import Composer
+from egohieraloc.training.composer.clip_stream import Composer
+from egohieraloc.training.composer.packs import read_packs
 from egohieraloc.training.loop import (
     ClipObjective,
     build_optimizer,
@@ -26,7 +27,6 @@ from egohieraloc.training.loop import (
     join_processes,
     train_step,
 )
-from egohieraloc.training.packs import read_packs
 from egohieraloc.training.recipe import Recipe, build_network, clip_source
 
 BLOCKS = 3
@@ -71,7 +71,7 @@ def main() -> None:
     freeze_parameters(network, recipe.optim)
     if recipe.optim.compile:
         network.backbone.compile(dynamic=False)
-    objective = ClipObjective(network, recipe.losses, recipe.optim.strangers)
+    objective = ClipObjective(network, recipe.losses, recipe.optim.negatives)
     optimizer = build_optimizer(network, recipe.optim)
     take_step = train_step(accelerator, objective, optimizer, recipe.optim.clip_norm)
 

@@ -1,4 +1,4 @@
-"""Small synthetic clips for tests: a striped thing among coloured ones on noise."""
+"""Small synthetic clips for tests: a striped object among coloured ones on noise."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from egohieraloc.config import NetworkConfig
 from egohieraloc.training.batches import ClipBatch
 
 
-def paint_thing(picture: Tensor, number: int, box: tuple[int, int, int, int]) -> None:
-    """Paint thing `number` into picture (3, H, W): its own two colours in its own stripes."""
+def paint_object(image: Tensor, number: int, box: tuple[int, int, int, int]) -> None:
+    """Paint object `number` into image (3, H, W): its own two colours in its own stripes."""
     x1, y1, x2, y2 = box
     generator = torch.Generator().manual_seed(1000 + number)
     colours = torch.rand(2, 3, generator=generator)
     stripes = (
         torch.arange(y2 - y1)[:, None] * 4 // max(1, y2 - y1) + (number % 2) * torch.arange(x2 - x1) // 8
     ) % 2
-    picture[:, y1:y2, x1:x2] = colours[stripes.long().expand(y2 - y1, x2 - x1)].permute(2, 0, 1)
+    image[:, y1:y2, x1:x2] = colours[stripes.long().expand(y2 - y1, x2 - x1)].permute(2, 0, 1)
 
 
 def clip_batch(config: NetworkConfig, *, clips: int = 4, times: int = 2, seed: int = 0) -> ClipBatch:
-    """Clips in which thing i is looked for; every fourth one does not show it."""
+    """Clips in which object i is looked for; every fourth one does not show it."""
     generator = torch.Generator().manual_seed(seed)
     size, side = config.input_size, config.query_sizes[0]
 
@@ -39,16 +39,16 @@ def clip_batch(config: NetworkConfig, *, clips: int = 4, times: int = 2, seed: i
     presence = torch.zeros(clips, times)
     for clip in range(clips):
         query[clip] = 0.4 + 0.1 * torch.rand(3, side, side, generator=generator)
-        paint_thing(query[clip], clip, inner)
+        paint_object(query[clip], clip, inner)
         query_mask[clip, :, inner[1] : inner[3], inner[0] : inner[2]] = 1
         for time in range(times):
             other = draw(0, size - 60), draw(0, size - 60)
-            paint_thing(frames[clip, time], clip + 50, (*other, other[0] + 48, other[1] + 40))
+            paint_object(frames[clip, time], clip + 50, (*other, other[0] + 48, other[1] + 40))
             if clip % 4 == 3:
                 continue
             x, y, width, height = draw(0, size - 80), draw(0, size - 80), draw(40, 72), draw(40, 72)
             box = (x, y, x + width, y + height)
-            paint_thing(frames[clip, time], clip, box)
+            paint_object(frames[clip, time], clip, box)
             masks[clip, time, y : y + height, x : x + width] = 1
             boxes[clip, time] = torch.tensor(box)
             presence[clip, time] = 1

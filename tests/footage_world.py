@@ -17,7 +17,7 @@ from egohieraloc.types import Mask
 WIDTH, HEIGHT = 384, 216  # of the Ego4D annotation; the clips are half as large
 FRAMES, QUERY_FRAME, SIDE = 24, 22, 64
 RED, GREEN, BLUE = (220, 40, 40), (40, 200, 60), (60, 60, 230)
-THINGS = {"1": ("red square", RED, range(4, 10)), "2": ("blue square", BLUE, range(8, 15))}
+OBJECTS = {"1": ("red square", RED, range(4, 10)), "2": ("blue square", BLUE, range(8, 15))}
 CLIPS = {"clip-a": "video-0", "clip-b": "video-0", "clip-c": "video-1"}
 CROP_FRAME = 23  # after the question, as in the data set
 
@@ -27,16 +27,16 @@ def ego4d_box(query_set: str, frame: int) -> tuple[int, int]:
 
 
 def ego4d_shown(query_set: str, frame: int) -> bool:
-    return frame in THINGS[query_set][2] or frame == CROP_FRAME
+    return frame in OBJECTS[query_set][2] or frame == CROP_FRAME
 
 
-def ego4d_picture(frame: int) -> np.ndarray:
-    picture = np.full((HEIGHT, WIDTH, 3), 110, np.uint8)
-    for query_set, (_, colour, _) in THINGS.items():
+def ego4d_image(frame: int) -> np.ndarray:
+    image = np.full((HEIGHT, WIDTH, 3), 110, np.uint8)
+    for query_set, (_, colour, _) in OBJECTS.items():
         if ego4d_shown(query_set, frame):
             x, y = ego4d_box(query_set, frame)
-            picture[y : y + SIDE, x : x + SIDE] = colour
-    return cv2.resize(picture, (WIDTH // 2, HEIGHT // 2), interpolation=cv2.INTER_AREA)
+            image[y : y + SIDE, x : x + SIDE] = colour
+    return cv2.resize(image, (WIDTH // 2, HEIGHT // 2), interpolation=cv2.INTER_AREA)
 
 
 def write_ego4d(root: Path, *, name: str = "vq_train.json") -> Path:
@@ -45,7 +45,7 @@ def write_ego4d(root: Path, *, name: str = "vq_train.json") -> Path:
         _write_video(root / "clips" / f"{clip}.mp4", repeats)
     (root / "clips" / "clip-b").mkdir(parents=True, exist_ok=True)
     for frame in range(FRAMES):
-        bgr = cv2.cvtColor(ego4d_picture(frame), cv2.COLOR_RGB2BGR)
+        bgr = cv2.cvtColor(ego4d_image(frame), cv2.COLOR_RGB2BGR)
         cv2.imwrite(str(root / "clips" / "clip-b" / f"{frame:06d}.png"), bgr)
     videos = [
         {"video_uid": video, "split": "train", "clips": [_clip(c) for c, v in CLIPS.items() if v == video]}
@@ -59,7 +59,7 @@ def write_ego4d(root: Path, *, name: str = "vq_train.json") -> Path:
 
 
 def _clip(uid: str | None) -> dict[str, Any]:
-    sets: dict[str, Any] = {query_set: _query_set(query_set) for query_set in THINGS}
+    sets: dict[str, Any] = {query_set: _query_set(query_set) for query_set in OBJECTS}
     sets["3"] = {"is_valid": False, "errors": ["unclear"], "warnings": []}
     return {
         "clip_uid": uid,
@@ -79,7 +79,7 @@ def _clip(uid: str | None) -> dict[str, Any]:
 
 
 def _query_set(query_set: str) -> dict[str, Any]:
-    title, _, shown = THINGS[query_set]
+    title, _, shown = OBJECTS[query_set]
     return {
         "is_valid": True,
         "errors": [],
@@ -114,8 +114,8 @@ def _write_video(path: Path, repeats: int) -> None:
         stream.width, stream.height, stream.pix_fmt = WIDTH // 2, HEIGHT // 2, "yuv420p"
         stream.bit_rate = 4_000_000
         for frame in range(FRAMES * repeats):
-            picture = av.VideoFrame.from_ndarray(ego4d_picture(frame // repeats), format="rgb24")
-            file.mux(stream.encode(picture))
+            image = av.VideoFrame.from_ndarray(ego4d_image(frame // repeats), format="rgb24")
+            file.mux(stream.encode(image))
         file.mux(stream.encode())
 
 
@@ -137,7 +137,7 @@ def visor_box(name: str, frame: int, size: tuple[int, int]) -> tuple[int, int, i
 
 
 def write_visor(root: Path, kind: str = "sparse", *, videos: tuple[str, ...] = ("P01_01", "P02_03")) -> Path:
-    """Annotations of two subsequences a video; pictures are 480 wide. A hand is in every frame."""
+    """Annotations of two subsequences a video; images are 480 wide. A hand is in every frame."""
     size, step = VISOR_SIZE[kind], VISOR_STEP[kind]
     (root / "annotations").mkdir(parents=True, exist_ok=True)
     for video in videos:
@@ -146,7 +146,7 @@ def write_visor(root: Path, kind: str = "sparse", *, videos: tuple[str, ...] = (
             for frame in range(10):
                 name = f"{video}_frame_{(1000 * part + step * frame + 100):010d}.jpg"
                 items.append(_visor_item(video, f"{video}_seq_{part:05d}", name, frame, size, kind))
-                _write_visor_picture(root / "images" / video / name, frame, size)
+                _write_visor_image(root / "images" / video / name, frame, size)
         content = {"info": {"version": "1"}, "video_annotations": items}
         (root / "annotations" / f"{video}.json").write_text(json.dumps(content))
     return root
@@ -156,11 +156,11 @@ def _visor_item(
     video: str, subsequence: str, name: str, frame: int, size: tuple[int, int], kind: str
 ) -> dict[str, Any]:
     annotations = [_visor_object("left hand", 300, (0, size[1] - 40, 40, size[1]), frame)]
-    for class_id, (thing, shown) in enumerate(SHOWN.items()):
+    for class_id, (target, shown) in enumerate(SHOWN.items()):
         if frame in shown:
-            whole = _visor_object(thing, class_id, visor_box(thing, frame, size), frame)
+            whole = _visor_object(target, class_id, visor_box(target, frame, size), frame)
             halves = [{**whole, "segments": [segment]} for segment in whole["segments"]]
-            annotations += halves if thing == "red lid" else [whole]  # a name may come twice in a frame
+            annotations += halves if target == "red lid" else [whole]  # a name may come twice in a frame
     image = {"image_path": f"{video}/{name}", "name": name, "subsequence": subsequence, "video": video}
     return {"image": image, "annotations": annotations, **({"type": frame % 2} if kind == "dense" else {})}
 
@@ -180,12 +180,12 @@ def _visor_object(name: str, class_id: int, box: tuple[int, int, int, int], fram
     }
 
 
-def _write_visor_picture(path: Path, frame: int, size: tuple[int, int]) -> None:
+def _write_visor_image(path: Path, frame: int, size: tuple[int, int]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    picture = np.full((size[1], size[0], 3), 110, np.uint8)
+    image = np.full((size[1], size[0], 3), 110, np.uint8)
     for name, colour in (("red lid", RED), ("blue lid", BLUE)):
         if frame in SHOWN[name]:
             x1, y1, x2, y2 = visor_box(name, frame, size)
-            picture[y1:y2, x1:x2] = colour
-    small = cv2.resize(picture, (480, 270), interpolation=cv2.INTER_AREA)
+            image[y1:y2, x1:x2] = colour
+    small = cv2.resize(image, (480, 270), interpolation=cv2.INTER_AREA)
     cv2.imwrite(str(path), cv2.cvtColor(small, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 97])

@@ -72,7 +72,7 @@ def test_middle_lies_in_the_box_when_the_target_is_in_full_sight(truth: DemoTrut
     assert checked >= 15
 
 
-def test_without_a_box_the_target_is_out_of_the_picture_or_hidden(truth: DemoTruth) -> None:
+def test_without_a_box_the_target_is_out_of_the_image_or_hidden(truth: DemoTruth) -> None:
     for box, visible in zip(truth.boxes, truth.visible, strict=True):
         assert (box is None) == (visible == 0)
         if box is not None:
@@ -91,8 +91,8 @@ def test_seen_left_seen_again_and_left_well_before_the_end(truth: DemoTruth) -> 
     assert gap_s >= 5
 
 
-def test_query_is_a_picture_with_the_target_inside(truth: DemoTruth) -> None:
-    picture = cv2.imread(str(demo.QUERY))
-    height, width = picture.shape[:2]
+def test_query_is_an_image_with_the_target_inside(truth: DemoTruth) -> None:
+    image = cv2.imread(str(demo.QUERY))
+    height, width = image.shape[:2]
     assert truth.query_box == truth.query_box.clipped(width, height)
     assert 0.05 < truth.query_box.area / (width * height) < 0.8

@@ -1,4 +1,4 @@
-"""A tiny network overfits one clip, and then the command line finds the thing in it."""
+"""A tiny network overfits one clip, and then the command line finds the object in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from clips import paint_thing
+from clips import paint_object
 from egohieraloc import Box, Localizer, NotFound, Query, Video
 from egohieraloc.config import preset
 from egohieraloc.data.base import Track
@@ -27,7 +27,7 @@ from egohieraloc.training.loop import OptimConfig, train
 from egohieraloc.video.letterbox import Letterbox
 
 WIDTH, HEIGHT, FPS, FRAMES = 224, 160, 10, 100
-SHOWN = [*range(20, 45), *range(70, 90)]  # frames that show the thing; the second stretch is the answer
+SHOWN = [*range(20, 45), *range(70, 90)]  # frames that show the object; the second stretch is the answer
 
 
 def true_box(frame: int) -> tuple[int, int, int, int]:
@@ -37,34 +37,34 @@ def true_box(frame: int) -> tuple[int, int, int, int]:
 
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory):
-    """A video of a striped thing among others."""
+    """A video of a striped object among others."""
     path = tmp_path_factory.mktemp("clip") / "walk.mp4"
     generator = torch.Generator().manual_seed(0)
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=FPS, options={"crf": "12"})
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
         for number in range(FRAMES):
-            picture = 0.4 + 0.1 * torch.rand(3, HEIGHT, WIDTH, generator=generator)
-            paint_thing(picture, 50 + number // 30, (130 - number % 30, 100, 180 - number % 30, 150))
+            image = 0.4 + 0.1 * torch.rand(3, HEIGHT, WIDTH, generator=generator)
+            paint_object(image, 50 + number // 30, (130 - number % 30, 100, 180 - number % 30, 150))
             if number in SHOWN:
-                paint_thing(picture, 0, true_box(number))
-            rgb = (picture.clamp(0, 1) * 255).byte().permute(1, 2, 0).contiguous().numpy()
+                paint_object(image, 0, true_box(number))
+            rgb = (image.clamp(0, 1) * 255).byte().permute(1, 2, 0).contiguous().numpy()
             container.mux(stream.encode(av.VideoFrame.from_ndarray(rgb)))
         container.mux(stream.encode())
     return path
 
 
 @pytest.fixture(scope="module")
-def query_picture(tmp_path_factory):
-    picture = 0.45 * torch.ones(3, 120, 140)
-    paint_thing(picture, 0, (40, 30, 96, 78))
+def query_image(tmp_path_factory):
+    image = 0.45 * torch.ones(3, 120, 140)
+    paint_object(image, 0, (40, 30, 96, 78))
     path = tmp_path_factory.mktemp("query") / "frame.png"
-    write_image(path, (picture * 255).byte().permute(1, 2, 0).contiguous().numpy())
+    write_image(path, (image * 255).byte().permute(1, 2, 0).contiguous().numpy())
     return path
 
 
 @pytest.fixture(scope="module")
-def weights(clip, query_picture, tmp_path_factory):
+def weights(clip, query_image, tmp_path_factory):
     """The tiny preset, trained on the clip's own samples for a moment."""
     folder = tmp_path_factory.mktemp("run")
     torch.manual_seed(0)
@@ -74,7 +74,7 @@ def weights(clip, query_picture, tmp_path_factory):
             module.momentum = 0.2  # the run is short
     size = network.config.input_size
     box = Letterbox(WIDTH, HEIGHT, size)
-    query = cut_window(Query.from_image(query_picture, box=Box(40, 30, 96, 78)), share=1.6, size=128)
+    query = cut_window(Query.from_image(query_image, box=Box(40, 30, 96, 78)), share=1.6, size=128)
     frames, masks, boxes, presence = [], [], [], []
     for frame in Video.open(clip).samples(5):
         shown = frame.index in SHOWN
@@ -126,10 +126,10 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 
-def test_the_command_line_finds_the_last_appearance(clip, query_picture, weights, tmp_path):
+def test_the_command_line_finds_the_last_appearance(clip, query_image, weights, tmp_path):
     out = tmp_path / "out"
     done = run(
-        "locate", clip, "--query", query_picture, "--box", "40,30,56,48", "--model", weights,
+        "locate", clip, "--query", query_image, "--box", "40,30,56,48", "--model", weights,
         "--out", out, "--json", "--cache", tmp_path / "cache",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -148,9 +148,9 @@ def test_the_command_line_finds_the_last_appearance(clip, query_picture, weights
     assert len(result["curve"]["time_s"]) == 50
 
 
-def test_a_second_question_neither_decodes_nor_encodes(clip, query_picture, weights, tmp_path, monkeypatch):
+def test_a_second_question_neither_decodes_nor_encodes(clip, query_image, weights, tmp_path, monkeypatch):
     localizer = Localizer.from_pretrained(weights, cache=tmp_path)
-    query = Query.from_image(query_picture, box=Box(40, 30, 96, 78))
+    query = Query.from_image(query_image, box=Box(40, 30, 96, 78))
     first = localizer.locate(query, Video.open(clip))
 
     def never(*arguments: object, **options: object) -> None:
@@ -160,23 +160,23 @@ def test_a_second_question_neither_decodes_nor_encodes(clip, query_picture, weig
     monkeypatch.setattr(localizer.predictor, "encode", never)
     monkeypatch.setattr(Video, "frames", never)
     assert localizer.locate(query, video).to_dict() == first.to_dict()
-    assert [name for name, _ in first.timings_s] == ["read the video", "look for the thing"]
+    assert [name for name, _ in first.timings_s] == ["read the video", "look for the object"]
 
 
-def test_the_time_of_asking_ends_the_search(clip, query_picture, weights, tmp_path):
+def test_the_time_of_asking_ends_the_search(clip, query_image, weights, tmp_path):
     localizer = Localizer.from_pretrained(weights, cache=tmp_path)
-    query = Query.from_image(query_picture, box=Box(40, 30, 96, 78))
+    query = Query.from_image(query_image, box=Box(40, 30, 96, 78))
     early = localizer.locate(query, clip, until_s=6.0)
     assert early.found
     assert early.track.predictions[-1].time_s < 5.0
     nothing = localizer.locate(query, clip, until_s=0.0)
     assert isinstance(nothing.track, NotFound)
-    assert "no sample before the time of asking" in nothing.track.reason
+    assert "no sample before the query time" in nothing.track.reason
 
 
-def test_live_frames_give_the_same_answer(clip, query_picture, weights, tmp_path):
+def test_live_frames_give_the_same_answer(clip, query_image, weights, tmp_path):
     localizer = Localizer.from_pretrained(weights, cache=tmp_path)
-    query = Query.from_image(query_picture, box=Box(40, 30, 96, 78))
+    query = Query.from_image(query_image, box=Box(40, 30, 96, 78))
     live = localizer.live()
     for frame in Video.open(clip).samples(5):
         live.add(frame.rgb, frame.time_s)
@@ -197,9 +197,9 @@ def test_the_tracker_follows_and_answers_every_frame(clip, weights):
     assert np.mean(seen) > np.mean(gone)
 
 
-def test_a_report_page_comes_out(clip, query_picture, weights, tmp_path):
+def test_a_report_page_comes_out(clip, query_image, weights, tmp_path):
     localizer = Localizer.from_pretrained(weights, cache=tmp_path / "cache")
-    result = localizer.locate(Query.from_image(query_picture, box=Box(40, 30, 96, 78)), clip)
+    result = localizer.locate(Query.from_image(query_image, box=Box(40, 30, 96, 78)), clip)
     page = result.save_report(tmp_path / "report", localizer)
     assert page.name == "report.html"
     assert "Foreground O" in page.read_text(encoding="utf-8")
@@ -209,8 +209,8 @@ def test_a_report_page_comes_out(clip, query_picture, weights, tmp_path):
     ("words", "message"),
     [
         (["missing.mp4", "--query", "{query}"], "There is no video at"),
-        (["{clip}", "--query", "missing.png"], "Cannot read the picture"),
-        (["{clip}", "--query", "{clip}"], "is not a picture"),
+        (["{clip}", "--query", "missing.png"], "Cannot read the image"),
+        (["{clip}", "--query", "{clip}"], "is not an image"),
         (["{clip}"], "Say what to look for"),
         (["{clip}", "--at", "3", "--box", "1,2,3"], "written x,y,w,h"),
         (["{clip}", "--at", "3", "--box", "nan,2,3,4"], "x,y,w,h"),
@@ -223,8 +223,8 @@ def test_a_report_page_comes_out(clip, query_picture, weights, tmp_path):
         (["{clip}", "--query", "{query}", "--out", "/proc/nothing"], "Cannot write"),
     ],
 )
-def test_mistakes_end_in_one_clear_line(words, message, clip, query_picture, weights, tmp_path):
-    names = {"clip": clip, "query": query_picture}
+def test_mistakes_end_in_one_clear_line(words, message, clip, query_image, weights, tmp_path):
+    names = {"clip": clip, "query": query_image}
     filled = [word.format(**names) for word in words]
     if "--model" not in filled:
         filled += ["--model", str(weights)]

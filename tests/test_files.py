@@ -100,9 +100,9 @@ def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
-def test_pictures_that_cannot_be_written(tmp_path: Path) -> None:
-    picture = np.zeros((4, 4, 3), np.uint8)
+def test_images_that_cannot_be_written(tmp_path: Path) -> None:
+    image = np.zeros((4, 4, 3), np.uint8)
     with pytest.raises(OutputError, match=r"Use an ending such as \.png or \.jpg"):
-        write_image(tmp_path / "picture.odd", picture)
-    write_image(tmp_path / "picture.png", picture)
-    assert [p.name for p in tmp_path.iterdir()] == ["picture.png"]
+        write_image(tmp_path / "image.odd", image)
+    write_image(tmp_path / "image.png", image)
+    assert [p.name for p in tmp_path.iterdir()] == ["image.png"]

@@ -13,10 +13,10 @@ from egohieraloc import Box, Localizer, LocalizerConfig, Query, demo
 from egohieraloc import localize as module
 from egohieraloc.cli.demo import DEMO_SETTINGS, compare_place
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.locate import place
-from egohieraloc.geometry.reconstruct import Anchor, reconstruct
+from egohieraloc.geometry.place import place
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
-from egohieraloc.geometry.reference import KnownPositions, PosedPictures
+from egohieraloc.geometry.reference import KnownPositions, PosedImages
+from egohieraloc.geometry.sfm_process import Anchor, reconstruct
 from egohieraloc.inference.answer import Answer2D
 from egohieraloc.poses import camera_poses
 from egohieraloc.settings import override
@@ -33,7 +33,7 @@ from egohieraloc.types import (
 from egohieraloc.video.reader import Video
 
 CAMERA = Camera("PINHOLE", 64, 48, (60.0, 60.0, 32.0, 24.0))
-THING = np.array([0.3, 0.1, 3.0])
+TARGET = np.array([0.3, 0.1, 3.0])
 QUERY = Query.from_image(np.zeros((9, 9, 3), np.uint8))
 
 
@@ -54,7 +54,7 @@ def path(scale: float = 1.0, unit: str = "sfm") -> Reconstruction:
 def predictions(samples: Sequence[int]) -> tuple[FramePrediction, ...]:
     poses, found = path().poses, []
     for i in samples:
-        x, y = CAMERA.project(poses[i].to_cam(THING))[0]
+        x, y = CAMERA.project(poses[i].to_cam(TARGET))[0]
         found.append(FramePrediction(i, i, i / 5, 0.9, Box(x - 3, y - 3, x + 3, y + 3)))
     return tuple(found)
 
@@ -102,7 +102,7 @@ def test_poses_alone_give_a_place_in_their_own_unit(told, video):
     result = told.locate(QUERY, video, in_3d=True, poses=path(0.5))
     assert isinstance(result.place, Localization3D)
     assert result.place.unit == "sfm"
-    np.testing.assert_allclose(result.place.point_world, 0.5 * THING, atol=0.02)
+    np.testing.assert_allclose(result.place.point_world, 0.5 * TARGET, atol=0.02)
 
 
 def test_metric_depth_of_the_frames_that_show_it_makes_the_path_metric(told, video):
@@ -110,15 +110,15 @@ def test_metric_depth_of_the_frames_that_show_it_makes_the_path_metric(told, vid
     result = told.locate(QUERY, video, in_3d=True, poses=path(0.5), depth=maps)
     assert asked == [2, 3, 4, 5, 6]
     assert (result.place.unit, result.cameras.unit) == ("m", "m")
-    np.testing.assert_allclose(result.place.point_world, THING, atol=0.02)
-    assert result.place.asked_frame == 9
+    np.testing.assert_allclose(result.place.point_world, TARGET, atol=0.02)
+    assert result.place.query_frame == 9
 
 
 def test_a_reference_makes_the_path_metric(told, video):
     truth = {i: pose.center_world for i, pose in path().poses.items()}
     result = told.locate(QUERY, video, in_3d=True, poses=path(0.5), reference=KnownPositions(truth))
     assert result.cameras.unit == "m"
-    np.testing.assert_allclose(result.place.point_world, THING, atol=0.02)
+    np.testing.assert_allclose(result.place.point_world, TARGET, atol=0.02)
 
 
 def test_depth_is_not_asked_for_when_nothing_was_found(tmp_path, video):
@@ -128,7 +128,7 @@ def test_depth_is_not_asked_for_when_nothing_was_found(tmp_path, video):
     assert asked == []
 
 
-def test_posed_pictures_go_into_the_map(told, video, monkeypatch):
+def test_posed_images_go_into_the_map(told, video, monkeypatch):
     anchors = tuple(Anchor(np.full((4, 4, 3), i, np.uint8), CAMERA, np.zeros(3)) for i in range(5))
     heard = []
 
@@ -137,7 +137,7 @@ def test_posed_pictures_go_into_the_map(told, video, monkeypatch):
         return path(unit="m")
 
     monkeypatch.setattr(module, "camera_poses", made)
-    told.locate(QUERY, video, in_3d=True, reference=PosedPictures(anchors))
+    told.locate(QUERY, video, in_3d=True, reference=PosedImages(anchors))
     told.locate(QUERY, video, in_3d=True)
     assert heard == [anchors, ()]
 
@@ -165,7 +165,7 @@ def test_other_anchors_other_samples_and_other_settings_are_other_poses(told, vi
 
 
 @pytest.mark.slow
-def test_the_demo_walk_is_posed_and_its_thing_is_placed(tmp_path):
+def test_the_demo_walk_is_posed_and_its_object_is_placed(tmp_path):
     """Must show: 95 % posed, place within 3 % of its distance, direction within 2 degrees."""
     truth = demo.load_truth()
     config = override(LocalizerConfig(), DEMO_SETTINGS).sfm
@@ -177,7 +177,7 @@ def test_the_demo_walk_is_posed_and_its_thing_is_placed(tmp_path):
         FramePrediction(truth.sample_frames[k], k, k / truth.sample_fps, 1.0, truth.boxes[k])
         for k in range(first, last + 1)
     ]
-    answer = place(track, found, asked_at_s=found.frames[-1].time_s)
+    answer = place(track, found, query_time_s=found.frames[-1].time_s)
     assert isinstance(answer, Localization3D), answer
     off = compare_place(answer, found, truth)
     assert off.error_m < 0.03 * off.distance_m, off

@@ -45,10 +45,10 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> Video:
     folder = tmp_path_factory.mktemp("frames")
     noise = np.random.default_rng(0)
     for number in range(6):
-        picture = noise.integers(0, 255, (72, 96, 3), np.uint8)
-        picture[10:40, 8 * number : 8 * number + 30] = (230, 30, 30)
-        picture[50:60, 70:90] = (230, 40, 30)  # a second, smaller candidate
-        write_image(folder / f"{number}.png", picture)
+        image = noise.integers(0, 255, (72, 96, 3), np.uint8)
+        image[10:40, 8 * number : 8 * number + 30] = (230, 30, 30)
+        image[50:60, 70:90] = (230, 40, 30)  # a second, smaller candidate
+        write_image(folder / f"{number}.png", image)
     return Video.open(folder)
 
 

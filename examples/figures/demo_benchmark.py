@@ -69,13 +69,13 @@ def camera_files(truth: DemoTruth) -> tuple[dict[str, Any], dict[str, Any], dict
 
 def write_sequences(truth: DemoTruth, folder: Path) -> None:
     """TREK-150: one folder per appearance."""
-    pictures = {frame.index: frame.rgb for frame in Video.open(CLIP).frames(truth.sample_frames)}
+    images = {frame.index: frame.rgb for frame in Video.open(CLIP).frames(truth.sample_frames)}
     for number, (first, last) in enumerate(truth.appearances, 1):
         sequence = folder / f"demo-{number}"
         samples = range(first, last + 1)
         boxes = [box for sample in samples if (box := truth.boxes[sample]) is not None]
         for place, sample in enumerate(samples, 1):
-            write_image(sequence / "img" / f"{place:08d}.jpg", pictures[truth.sample_frames[sample]])
+            write_image(sequence / "img" / f"{place:08d}.jpg", images[truth.sample_frames[sample]])
         lines = [",".join(f"{v:g}" for v in box.xywh) for box in boxes]
         (sequence / "groundtruth_rect.txt").write_text("\n".join(lines))
         (sequence / "anchors.txt").write_text(f"0,0\n{len(boxes) - 1},1\n")

@@ -1,4 +1,4 @@
-"""EgoHieraLoc: where was this thing last seen?"""
+"""EgoHieraLoc: where was this object last seen?"""
 
 from typing import TYPE_CHECKING
 

@@ -23,7 +23,7 @@ class BackboneConfig:
     feed_forward: bool = True  # PVT: the FFN of each layer
     position: bool = True  # PVT: position embeddings (v1) or position-giving convolutions (v2)
     stages: int = 4  # 3 leaves the last stage out
-    image_size: int = 448  # PVT v1: side of the pictures its position embeddings are laid out for
+    image_size: int = 448  # PVT v1: side of the images its position embeddings are laid out for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,9 +162,9 @@ class SearchConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrackerConfig:
-    """Following a thing from a box (appendix "VQL-to-VOT Transfer")."""
+    """Following an object from a box (appendix "VQL-to-VOT Transfer")."""
 
-    template_update: bool = True  # look also for what the thing looked like when last surely seen
+    template_update: bool = True  # look also for what the object looked like when last surely seen
     update_every: int = 5  # samples
     update_score: float = 0.7  # only sure frames become templates
     min_side_px: float = 8.0  # and only boxes of some size
@@ -213,10 +213,10 @@ class SfmConfig:
     """Poses from the video itself (appendix "Camera Pose Estimation and Alignment")."""
 
     camera_model: CameraModel = "SIMPLE_RADIAL"  # paper: SIMPLE_RADIAL_FISHEYE, for wide lenses
-    focal_factor: float = 0.9  # first guess of the focal length, in picture widths, where none is known
+    focal_factor: float = 0.9  # first guess of the focal length, in image widths, where none is known
     calibration_frames: int = 25  # sharp neighbouring frames that give a better one (paper: at most 25)
     mapper: Literal["incremental", "global"] = "incremental"
-    max_image_side: int = 1024  # features are found in pictures no larger than this
+    max_image_side: int = 1024  # features are found in images no larger than this
     max_features: int = 2048  # SIFT features a frame
     max_frames: int = 3000  # frames that get a pose, evenly spread over the video
     max_map_frames: int = 450  # frames the map is built from, the sharpest; others are registered into it
@@ -228,7 +228,7 @@ class SfmConfig:
     )
     min_inliers: int = 30  # 2D-3D matches a frame must keep to have a pose
     max_reprojection_px: float = 4.0  # of a map that is believed (median over a frame's points)
-    anchor_error_m: float = 0.5  # how far pictures of known position may be off (paper: 30)
+    anchor_error_m: float = 0.5  # how far images of known position may be off (paper: 30)
     max_time_s: float = 3600.0  # after that the answer is NotLocalized; what was computed is kept
     num_threads: int = -1  # all cores
     seed: int = 0
@@ -264,8 +264,8 @@ class FusionConfig:
     min_weight: float = 1e-6  # epsilon_w
     center_error_share: float = 0.08  # error of a box centre, as a share of the box diagonal
     depth_error_share: float = 0.05  # error of a depth beyond its spread in the mask, as a share of it
-    thickness_share: float = 0.2  # how far the centre lies behind the visible side, in sizes of the thing
-    thickness_error_share: float = 0.3  # (a flat thing 0, a ball 1/3, a cube 1/2)
+    thickness_share: float = 0.2  # how far the centre lies behind the visible side, in sizes of the object
+    thickness_error_share: float = 0.3  # (a flat object 0, a ball 1/3, a cube 1/2)
 
 
 @dataclass(frozen=True, kw_only=True)

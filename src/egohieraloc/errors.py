@@ -16,7 +16,7 @@ class VideoError(EgoHieraLocError):
 
 
 class QueryError(EgoHieraLocError):
-    """The query picture, its box or its mask cannot be used."""
+    """The query image, its box or its mask cannot be used."""
 
 
 class ConfigError(EgoHieraLocError):

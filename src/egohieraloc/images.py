@@ -1,4 +1,4 @@
-"""Pictures on disk, read as RGB and written atomically."""
+"""Images on disk, read as RGB and written atomically."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from egohieraloc.types import Mask, Rgb
 
 
 def read_image(path: str | Path) -> Rgb:
-    """Read a picture as (H, W, 3) RGB. Transparent pixels have the colour that is stored under them."""
+    """Read an image as (H, W, 3) RGB. Transparent pixels have the colour that is stored under them."""
     pixels = _decode(path, cv2.IMREAD_COLOR)
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
 
 
 def read_mask(path: str | Path) -> Mask:
-    """Read a picture as a mask: bright pixels (128 and above) are the thing."""
+    """Read an image as a mask: bright pixels (128 and above) are the object."""
     return _decode(path, cv2.IMREAD_GRAYSCALE) >= 128
 
 
@@ -42,10 +42,10 @@ def _decode(path: str | Path, flags: int) -> np.ndarray:
     try:
         data = np.frombuffer(path.read_bytes(), np.uint8)
     except OSError as error:
-        raise QueryError(f"Cannot read the picture {path}: {error.strerror or error}.") from error
+        raise QueryError(f"Cannot read the image {path}: {error.strerror or error}.") from error
     pixels = None
-    with suppress(cv2.error):  # of pictures too large for it
+    with suppress(cv2.error):  # of images too large for it
         pixels = cv2.imdecode(data, flags) if data.size else None
     if pixels is None:
-        raise QueryError(f"{path} is not a picture that can be read. Give a PNG, JPEG or WebP file.")
+        raise QueryError(f"{path} is not an image that can be read. Give a PNG, JPEG or WebP file.")
     return pixels

@@ -21,9 +21,9 @@ from egohieraloc.config import (
     TrackerConfig,
 )
 from egohieraloc.geometry.depth import in_one_unit
-from egohieraloc.geometry.locate import last_appearance, place
+from egohieraloc.geometry.place import last_appearance, place
 from egohieraloc.geometry.reconstruction import Reconstruction
-from egohieraloc.geometry.reference import PosedPictures, Reference, to_metres
+from egohieraloc.geometry.reference import PosedImages, Reference, to_metres
 from egohieraloc.inference import tracker
 from egohieraloc.inference.answer import Answer2D, answer
 from egohieraloc.inference.complete import completed
@@ -77,7 +77,7 @@ def with_settings(config: LocalizerConfig, words: Iterable[str], weights: Weight
 
 
 class Localizer:
-    """Answers where a thing was last seen. One can serve any number of videos and queries."""
+    """Answers where an object was last seen. One can serve any number of videos and queries."""
 
     def __init__(
         self,
@@ -145,10 +145,10 @@ class Localizer:
         reference: Reference | None = None,
         progress: Progress = no_progress,
     ) -> Result:
-        """Find the last appearance of the query before `until_s`, the time of asking (default: the end).
+        """Find the last appearance of the query before `until_s`, the query time (default: the end).
 
-        in_3d: also where it is, seen from the camera at the time of asking. Camera poses come from the video
-        itself, or from `poses`. `depth` gives depth maps for the frames that show the thing; `reference` what
+        in_3d: also where it is, seen from the camera at the query time. Camera poses come from the video
+        itself, or from `poses`. `depth` gives depth maps of frames that show the object; `reference` what
         makes the camera path metric.
         """
         if not isinstance(video, Video):
@@ -157,7 +157,7 @@ class Localizer:
         encoded = self.encode(video, until_s=until_s, progress=progress)
         clock.lap("read the video")
         found = self.ask(query, encoded, video.info.width, video.info.height, progress=progress)
-        clock.lap("look for the thing")
+        clock.lap("look for the object")
         fps = self.config.search.fps
         about = VideoRef(
             str(video.path),
@@ -168,7 +168,7 @@ class Localizer:
         result = Result(query, about, found.track, found.curve, found.alternatives)
         if not in_3d:
             return replace(result, timings_s=clock.laps)
-        anchors = reference.anchors if isinstance(reference, PosedPictures) else ()
+        anchors = reference.anchors if isinstance(reference, PosedImages) else ()
         sfm = self.config.sfm
         cameras = poses or camera_poses(video, encoded, self.cache, sfm, progress, anchors=anchors)
         clock.lap("camera poses")
@@ -190,8 +190,8 @@ class Localizer:
             maps = depth([p.frame_index for p in predictions])
             cameras, maps = in_one_unit(cameras, maps, self.config.place.depth)
         last_s = float(result.curve.time_s[-1]) if len(result.curve.time_s) else 0.0
-        asked_at_s = last_s if until_s is None else min(until_s, last_s)
-        found = place(predictions, cameras, asked_at_s=asked_at_s, depth=maps, config=self.config.place)
+        query_time_s = last_s if until_s is None else min(until_s, last_s)
+        found = place(predictions, cameras, query_time_s=query_time_s, depth=maps, config=self.config.place)
         return replace(result, place=found, cameras=cameras)
 
     def ask(

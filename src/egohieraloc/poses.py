@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.config import SfmConfig
-from egohieraloc.geometry.reconstruct import Anchor, reconstruct
 from egohieraloc.geometry.reconstruction import Reconstruction
+from egohieraloc.geometry.sfm_process import Anchor, reconstruct
 from egohieraloc.inference.search import EncodedVideo, Progress
 from egohieraloc.settings import to_dict
 from egohieraloc.types import Frame, NotLocalized
@@ -53,5 +53,5 @@ def _counted(frames: Iterable[Frame], count: int, progress: Progress) -> Iterato
 
 
 def _spread(count: int, most: int) -> NDArray[np.int64]:
-    """At most so many of `count` samples, evenly spread, the last one (the time of asking) among them."""
+    """At most so many of `count` samples, evenly spread, the last one (the query time) among them."""
     return np.unique(np.linspace(count - 1, 0, min(count, most)).round().astype(np.int64))

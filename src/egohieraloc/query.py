@@ -1,4 +1,4 @@
-"""The question: a picture of a thing, where in the picture it is, and when it was seen."""
+"""The question: an image of an object, where in the image it is, and when it was seen."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def parse_box(text: str) -> Box:
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """A thing in a picture. `image` is a whole frame (its surroundings help) or only the crop."""
+    """An object in an image. `image` is a whole frame (its surroundings help) or only the crop."""
 
     image: Rgb  # (H, W, 3)
-    box: Box  # the thing in `image`; the whole picture when only a crop is given
-    mask: Mask | None = None  # (H, W), the thing's pixels where the user knows them
+    box: Box  # the object in `image`; the whole image when only a crop is given
+    mask: Mask | None = None  # (H, W), the object's pixels where the user knows them
     seen_at_s: float | None = None  # when the crop was seen; when one asks is another value
 
     def __post_init__(self) -> None:
         image = self.image
         if not (isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[2] == 3):
-            raise QueryError(f"A query picture must have shape (H, W, 3), got {np.shape(image)}.")
+            raise QueryError(f"A query image must have shape (H, W, 3), got {np.shape(image)}.")
         if image.dtype != np.uint8:
-            raise QueryError(f"A query picture must be 8-bit RGB (uint8), got {image.dtype}.")
+            raise QueryError(f"A query image must be 8-bit RGB (uint8), got {image.dtype}.")
         if self.seen_at_s is not None and not math.isfinite(self.seen_at_s):
             raise QueryError(f"The time a query was seen must be a number of seconds, got {self.seen_at_s}.")
         height, width = image.shape[:2]
@@ -55,8 +55,8 @@ class Query:
         if min(inside.width, inside.height) < MIN_SIDE_PX:
             raise QueryError(
                 f"A query needs {MIN_SIDE_PX:.0f} pixels either way: of the box {self.box.xyxy} "
-                f"{max(0.0, inside.width):g}x{max(0.0, inside.height):g} lie in the picture "
-                f"({width}x{height}). Give a picture or a box x,y,w,h that shows the thing."
+                f"{max(0.0, inside.width):g}x{max(0.0, inside.height):g} lie in the image "
+                f"({width}x{height}). Give an image or a box x,y,w,h that shows the object."
             )
         object.__setattr__(self, "box", inside)
         if self.mask is not None:
@@ -66,7 +66,7 @@ class Query:
                     f"got {self.mask.dtype} of {self.mask.shape}."
                 )
             if not self.mask.any():
-                raise QueryError("The query mask is empty: mark the thing's pixels, or give no mask.")
+                raise QueryError("The query mask is empty: mark the object's pixels, or give no mask.")
 
     @classmethod
     def from_image(
@@ -77,10 +77,10 @@ class Query:
         mask: Mask | str | Path | None = None,
         seen_at_s: float | None = None,
     ) -> Query:
-        """From a picture or its path: a crop, or with `box` a frame and where the thing is in it."""
+        """From an image or its path: a crop, or with `box` a frame and where the object is in it."""
         pixels = read_image(image) if isinstance(image, str | Path) else image
         if pixels.size == 0:
-            raise QueryError(f"The query picture is empty: its shape is {pixels.shape}.")
+            raise QueryError(f"The query image is empty: its shape is {pixels.shape}.")
         region = read_mask(mask) if isinstance(mask, str | Path) else mask
         return cls(pixels, box or Box(0, 0, pixels.shape[1], pixels.shape[0]), region, seen_at_s)
 
@@ -98,7 +98,7 @@ class Query:
 
     @property
     def has_surroundings(self) -> bool:
-        """Whether the picture shows more than the thing's box."""
+        """Whether the image shows more than the object's box."""
         return self.box.area < 0.95 * self.image.shape[0] * self.image.shape[1]
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from egohieraloc.errors import OutputError
 from egohieraloc.files import atomic_folder
-from egohieraloc.geometry.locate import place_to_json
+from egohieraloc.geometry.place import place_to_json
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.query import Query
 from egohieraloc.types import (
@@ -55,7 +55,7 @@ def _is_answer(path: Path) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Where the thing was last seen: a track or a reason, and what it was chosen from."""
+    """Where the object was last seen: a track or a reason, and what it was chosen from."""
 
     query: Query
     video: VideoRef

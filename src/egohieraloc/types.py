@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Box:
-    """An axis-aligned box in pixels: it covers x1 <= x < x2 and y1 <= y < y2. It may leave the picture."""
+    """An axis-aligned box in pixels: it covers x1 <= x < x2 and y1 <= y < y2. It may leave the image."""
 
     x1: float
     y1: float
@@ -65,11 +65,11 @@ class Box:
         return ((self.x1 + self.x2) / 2, (self.y1 + self.y2) / 2)
 
     def scaled(self, x: float, y: float) -> Box:
-        """In pixels of a picture so many times as wide and as high."""
+        """In pixels of an image so many times as wide and as high."""
         return Box(self.x1 * x, self.y1 * y, self.x2 * x, self.y2 * y)
 
     def clipped(self, width: float, height: float) -> Box:
-        """The part inside a picture of this size; it has no area when the box lies outside."""
+        """The part inside an image of this size; it has no area when the box lies outside."""
         x1, x2 = (min(max(v, 0.0), float(width)) for v in (self.x1, self.x2))
         y1, y2 = (min(max(v, 0.0), float(height)) for v in (self.y1, self.y2))
         return Box(x1, y1, x2, y2)
@@ -87,7 +87,7 @@ class VideoInfo:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One picture of a video: `index` is its number in the file, `time_s` its exact time."""
+    """One image of a video: `index` is its number in the file, `time_s` its exact time."""
 
     index: int
     time_s: float
@@ -105,7 +105,7 @@ class QueryMask:
 
 @dataclass(frozen=True, eq=False)
 class FramePrediction:
-    """What the network says of one sample: how sure it is that the thing is there, and where."""
+    """What the network says of one sample: how sure it is that the object is there, and where."""
 
     frame_index: int  # in the file
     sample: int  # in the sequence of samples
@@ -152,7 +152,7 @@ class ResponseTrack:
 
 @dataclass(frozen=True)
 class NotFound:
-    """The thing was not seen. `score` is that of the best candidate, which was too low."""
+    """The object was not seen. `score` is that of the best candidate, which was too low."""
 
     reason: str
     score: float = 0.0
@@ -193,15 +193,15 @@ class ViewEvidence:
 
 @dataclass(frozen=True, eq=False)
 class Localization3D:
-    """Where the thing is: in the world, and seen from the camera that asks."""
+    """Where the object is: in the world, and seen from the query camera."""
 
     point_world: Floats  # (3,)
-    displacement: Floats  # (3,) in the camera at the time of asking
+    displacement: Floats  # (3,) in the camera at the query time
     covariance: Floats  # (3, 3) of point_world
     unit: Literal["m", "sfm"]
     posed_frames: int
     num_frames: int
-    asked_frame: int  # whose pose stands for the time of asking
+    query_frame: int  # whose pose stands for the query time
     views: tuple[ViewEvidence, ...] = ()
 
     @property

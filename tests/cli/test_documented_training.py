@@ -10,7 +10,7 @@ import typer
 from egohieraloc.ablations import find_ablation
 from egohieraloc.cli import app
 from egohieraloc.settings import override
-from egohieraloc.training.distil import DistilConfig
+from egohieraloc.training.distill import DistillConfig
 from egohieraloc.training.recipe import Recipe
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -38,9 +38,9 @@ def test_a_documented_command_exists(command: str) -> None:
 
 def test_documented_settings_exist() -> None:
     setting = r"--set[\s\n]+([a-z_.]+=[\w.]+)"
-    distil = [command for command in COMMANDS if command.startswith("egohieraloc distil")]
-    override(DistilConfig(), re.findall(setting, "\n".join(distil)))
-    text = re.sub("|".join(map(re.escape, distil)), "", TEXT)
+    distill = [command for command in COMMANDS if command.startswith("egohieraloc distill")]
+    override(DistillConfig(), re.findall(setting, "\n".join(distill)))
+    text = re.sub("|".join(map(re.escape, distill)), "", TEXT)
     words = re.findall(setting, text) + re.findall(r"`([a-z]+\.[a-z_]+=\w+)`", text)
     assert len(words) > 3
     override(Recipe(), words)

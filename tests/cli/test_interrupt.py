@@ -37,9 +37,9 @@ def _keyboard() -> Iterator[None]:
 def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("frames")
     for number in range(SAMPLES):
-        picture = np.full((48, 64, 3), 90, np.uint8)
-        picture[10:30, number % 40 : number % 40 + 20] = (230, 30, 30)
-        write_image(folder / f"{number}.png", picture)
+        image = np.full((48, 64, 3), 90, np.uint8)
+        image[10:30, number % 40 : number % 40 + 20] = (230, 30, 30)
+        write_image(folder / f"{number}.png", image)
     return folder
 
 

@@ -14,7 +14,7 @@ from egohieraloc.cli import app, common, locate
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, write_cameras
-from egohieraloc.geometry.reference import CameraHeight, KnownLength, KnownPositions, PosedPictures
+from egohieraloc.geometry.reference import CameraHeight, KnownLength, KnownPositions, PosedImages
 from egohieraloc.types import (
     Box,
     DepthMap,
@@ -76,10 +76,10 @@ def test_each_reference_arrives(clip, asked, tmp_path):
     (tmp_path / "cameras.json").rename(renders / "cameras.json")
     for i in range(5):
         cv2.imwrite(str(renders / f"{i}.png"), np.zeros((48, 64, 3), np.uint8))
-    run(clip, "--posed-pictures", renders)
-    assert isinstance(asked.reference, PosedPictures)
+    run(clip, "--posed-images", renders)
+    assert isinstance(asked.reference, PosedImages)
     assert len(asked.reference.anchors) == 5
-    done = run(clip, "--posed-pictures", renders, "--poses", renders / "cameras.json")
+    done = run(clip, "--posed-images", renders, "--poses", renders / "cameras.json")
     assert done.exit_code == 2
     assert "brings none" in done.output
 
@@ -133,18 +133,18 @@ def test_mistakes_in_a_reference_are_told_before_anything_is_computed(clip, aske
 
 
 @pytest.mark.parametrize(
-    ("asked_frame", "words"),
+    ("query_frame", "words"),
     [
-        (27, "From where the camera is at the time of asking it is 2.0 m, in front of you"),
-        (21, "From frame 21 (frame 27, the time of asking, has no camera pose) it is 2.0 m"),
+        (27, "From where the camera is at the query time it is 2.0 m, in front of you"),
+        (21, "From frame 21 (frame 27, the query time, has no camera pose) it is 2.0 m"),
     ],
 )
-def test_the_frame_that_stands_for_the_time_of_asking_is_named(asked_frame, words):
+def test_the_frame_that_stands_for_the_time_of_asking_is_named(query_frame, words):
     here = np.array([0, 0, 2.0])
     seen = ResponseTrack((FramePrediction(3, 1, 0.2, 0.9, Box(1, 1, 9, 9)),), 0.9)
     result = SimpleNamespace(
         track=seen,
-        place=Localization3D(here, here, np.eye(3), "m", 9, 10, asked_frame),
+        place=Localization3D(here, here, np.eye(3), "m", 9, 10, query_frame),
         video=SimpleNamespace(frame_indices=tuple(range(0, 30, 3))),
     )
     assert words in locate.describe(result)

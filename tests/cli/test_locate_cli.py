@@ -23,22 +23,22 @@ ROW = {"frame", "sample", "time_s", "box", "score"}
 Run = Callable[..., tuple[int, str, str]]
 
 
-def picture(number: int) -> np.ndarray:
+def image(number: int) -> np.ndarray:
     rgb = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)
     rgb[10:40, 2 * number : 2 * number + 30] = (230, 30, 30)
     return rgb
 
 
 @pytest.fixture(scope="module")
-def things(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Files by name: a video, a folder of its frames, pictures, and what is none."""
-    folder = tmp_path_factory.mktemp("things")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Files by name: a video, a folder of its frames, images, and what is none."""
+    folder = tmp_path_factory.mktemp("objects")
     with av.open(str(folder / "walk.mp4"), "w") as output:
         stream = output.add_stream("libx264", rate=FPS, options={"crf": "12"})
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
         for number in range(FRAMES):
-            output.mux(stream.encode(av.VideoFrame.from_ndarray(picture(number), format="rgb24")))
-            write_image(folder / "frames" / f"{number}.png", picture(number))
+            output.mux(stream.encode(av.VideoFrame.from_ndarray(image(number), format="rgb24")))
+            write_image(folder / "frames" / f"{number}.png", image(number))
         output.mux(stream.encode(None))
     whole = (folder / "walk.mp4").read_bytes()
     (folder / "cut.mp4").write_bytes(whole[: len(whole) // 5])
@@ -47,9 +47,9 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name in ("empty.mp4", "empty.png"):
         (folder / name).touch()
     (folder / "none").mkdir()
-    write_image(folder / "one" / "0.png", picture(0))
-    write_image(folder / "crop.png", picture(5)[10:40, 10:40])
-    write_image(folder / "frame.png", picture(5))
+    write_image(folder / "one" / "0.png", image(0))
+    write_image(folder / "crop.png", image(5)[10:40, 10:40])
+    write_image(folder / "frame.png", image(5))
     mask = np.zeros((HEIGHT, WIDTH), bool)
     write_image(folder / "blank.png", mask)
     mask[10:40, 10:40] = True
@@ -61,7 +61,7 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture
 def run(
-    things: dict[str, str],
+    objects: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -69,9 +69,9 @@ def run(
     """Runs a command in which a name such as walk.mp4 stands for that file; exit code, output and errors."""
 
     def run(command: str, *words: str) -> tuple[int, str, str]:
-        named = [things.get(word, word) for word in (*command.split(), *words)]
+        named = [objects.get(word, word) for word in (*command.split(), *words)]
         if "--model" not in named:
-            named += ["--model", things["tiny.safetensors"]]
+            named += ["--model", objects["tiny.safetensors"]]
         monkeypatch.setenv("EGOHIERALOC_CACHE", str(tmp_path / "cache"))
         code = run_command(named, monkeypatch)
         return code, *capsys.readouterr()
@@ -129,7 +129,7 @@ def test_the_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == f"egohieraloc {__version__}\n"
 
 
-def test_all_files_come_out(run: Run, tmp_path: Path, things: dict[str, str]) -> None:
+def test_all_files_come_out(run: Run, tmp_path: Path, objects: dict[str, str]) -> None:
     folder = tmp_path / "new" / "out"
     code, out, err = run("locate walk.mp4 --query crop.png --json --out", str(folder))
     result = json.loads(out)
@@ -224,7 +224,7 @@ def test_before_the_first_frame_nothing_was_seen(run: Run, tmp_path: Path) -> No
     code, out, err = run("locate walk.mp4 --query crop.png --json --until 0 --out", str(folder))
     result = json.loads(out)
     assert (code, err, result["found"], result["track"]) == (0, "", False, [])
-    assert "no sample before the time of asking" in result["reason"]
+    assert "no sample before the query time" in result["reason"]
     # Nothing of the earlier answer is left beside it.
     left = {path.name for path in folder.iterdir()}
     assert left == {"result.json", "report.html", "query.png", "query.json"}
@@ -267,12 +267,12 @@ def test_a_damaged_store_is_noticed_and_made_again(run: Run, tmp_path: Path) -> 
         ("empty.mp4 --query crop.png", "empty.mp4 is empty (0 bytes)"),
         ("text.mp4 --query crop.png", "text.mp4 cannot be read as a video"),
         ("list.mp4 --query crop.png", "a list of other files"),
-        ("none --query crop.png", "holds no pictures"),
-        ("frames --folder-fps 0 --query crop.png", "must be a positive number of pictures"),
+        ("none --query crop.png", "holds no images"),
+        ("frames --folder-fps 0 --query crop.png", "must be a positive number of images"),
         ("walk.mp4", "Say what to look for"),
         ("walk.mp4 --at 0.5", "Say what to look for"),
-        ("walk.mp4 --query empty.png", "empty.png is not a picture"),
-        ("walk.mp4 --query gone.png", "Cannot read the picture gone.png"),
+        ("walk.mp4 --query empty.png", "empty.png is not an image"),
+        ("walk.mp4 --query gone.png", "Cannot read the image gone.png"),
         ("walk.mp4 --query crop.png --query-mask mask.png", "A query mask must be boolean of shape (30, 30)"),
         ("walk.mp4 --query frame.png --box 10,10,30,30 --query-mask blank.png", "The query mask is empty"),
         ("walk.mp4 --query frame.png --box 200,10,30,30", "needs 2 pixels either way"),
@@ -282,7 +282,7 @@ def test_a_damaged_store_is_noticed_and_made_again(run: Run, tmp_path: Path) -> 
         ("walk.mp4 --at nan --box 10,10,30,30", "must lie between 0 and 2.400 s"),
         ("walk.mp4 --at -1 --box 10,10,30,30", "must lie between 0 and 2.400 s"),
         ("walk.mp4 --query crop.png --at nan", "time a query was seen must be a number"),
-        ("walk.mp4 --query crop.png --until nan", "time of asking must be a number of seconds"),
+        ("walk.mp4 --query crop.png --until nan", "query time must be a number of seconds"),
         ("walk.mp4 --query crop.png --until -3", "0 or more, got -3.0"),
         ("walk.mp4 --query crop.png --fps inf", "sampling rate must be a positive number"),
         ("walk.mp4 --query crop.png --set network.qam.decya=1", "did you mean 'network.qam.decay'"),

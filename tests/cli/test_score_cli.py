@@ -31,7 +31,7 @@ def call(*words, fails=None):
 
 @pytest.fixture(scope="module")
 def vq2d(tmp_path_factory):
-    """Annotations, perfect predictions, and predictions that find half of the things."""
+    """Annotations, perfect predictions, and predictions that find half of the objects."""
     root = tmp_path_factory.mktemp("ego4d")
     annotations, _ = make_tree(root, num_clips=2)
     queries = [q for clip in read_vq2d(annotations) for q in clip.queries]

@@ -52,7 +52,7 @@ def _query(clip: int, query_set: str) -> dict[str, object]:
         "query_frame": FRAMES - 1,
         "query_video_frame": None,
         "response_track": [_annotation_box(clip, query_set, f) for f in reversed(frames)],
-        "object_title": f"thing {query_set}",
+        "object_title": f"object {query_set}",
         "visual_crop": _annotation_box(clip, query_set, frames[0]),
     }
 
@@ -88,14 +88,14 @@ def render(path: Path, clip: int, *, repeats: int = 1, scale: int = 1) -> None:
         stream.width, stream.height, stream.pix_fmt = WIDTH * scale, HEIGHT * scale, "yuv420p"
         stream.bit_rate = 2_000_000
         for frame in range(FRAMES):
-            picture = np.full((HEIGHT, WIDTH, 3), 110, np.uint8)
+            image = np.full((HEIGHT, WIDTH, 3), 110, np.uint8)
             for query_set, colour in COLOURS.items():
                 if frame in _seen(clip, query_set):
                     x, y = _box(clip, query_set, frame)
-                    picture[y : y + SIDE, x : x + SIDE] = colour
-            picture = picture.repeat(scale, 0).repeat(scale, 1)
+                    image[y : y + SIDE, x : x + SIDE] = colour
+            image = image.repeat(scale, 0).repeat(scale, 1)
             for _ in range(repeats):
-                file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+                file.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
         file.mux(stream.encode())
 
 

@@ -1,4 +1,4 @@
-"""Small EgoTracks and TREK-150 trees with pictures, and a network with random weights."""
+"""Small EgoTracks and TREK-150 trees with images, and a network with random weights."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def make_egotracks(root: Path) -> tuple[Path, Path]:
     sets = {
         query_set: {
             "is_valid": True,
-            "object_title": "thing",
+            "object_title": "object",
             "visual_crop": box(frame),
             "visual_clip": [],
             "lt_track": [box(frame + 6), box(frame)],
@@ -51,7 +51,7 @@ def make_egotracks(root: Path) -> tuple[Path, Path]:
 
 
 def make_trek150(root: Path) -> Path:
-    """Two sequences; the second has neither pictures nor anchors."""
+    """Two sequences; the second has neither images nor anchors."""
     for name in ("P01-P01_01-1", "P02-P02_02-2"):
         (root / name).mkdir(parents=True)
         lines = "\n".join(",".join(map(str, box)) for box in TRUTH)
@@ -61,7 +61,7 @@ def make_trek150(root: Path) -> Path:
     (first / "anchors_hoi.txt").write_text("2,5,0\n")
     (first / "attributes.txt").write_text("FM\n")
     for number, (x, y, width, height) in enumerate(TRUTH):
-        picture = np.full((64, 96, 3), 120, np.uint8)
-        picture[y : y + height, x : x + width] = (220, 40, 40)
-        write_image(first / "img" / f"frame_{number + 100:010d}.jpg", picture)
+        image = np.full((64, 96, 3), 120, np.uint8)
+        image[y : y + height, x : x + width] = (220, 40, 40)
+        write_image(first / "img" / f"frame_{number + 100:010d}.jpg", image)
     return root

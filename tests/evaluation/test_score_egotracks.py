@@ -32,7 +32,7 @@ def answer(boxes, scores=None, name="1"):
     )
 
 
-# Scored frames 0, 6, 12, 18, 24 of a clip of 30. The crop is at 6, the thing is away at 18.
+# Scored frames 0, 6, 12, 18, 24 of a clip of 30. The crop is at 6, the object is away at 18.
 TRUTH = {0: FULL, 6: FULL, 12: FULL, 24: FULL}
 # Right at 0, half at 12, a false alarm at 18, nothing at 24.
 FOUND = answer({0: FULL, 6: FULL, 12: HALF, 18: FULL}, [0.9, 1.0, 0.6, 0.3])

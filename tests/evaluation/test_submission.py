@@ -12,7 +12,7 @@ from egohieraloc.data.ego4d import read_vq2d
 from egohieraloc.data.egotracks import TrackingQuery
 from egohieraloc.data.trek150 import PROTOCOLS, TrekSequence
 from egohieraloc.errors import DataError
-from egohieraloc.evaluation import egotracks, submission, trek150, validation, vq3d
+from egohieraloc.evaluation import egotracks, submission, submission_check, trek150, vq3d
 from egohieraloc.evaluation.predictions import PlaceAnswer, TrackAnswer, read_vq2d_predictions
 from egohieraloc.types import Box
 
@@ -37,7 +37,7 @@ def written(tree, tmp_path):
 
 def test_a_vq2d_submission_has_the_order_of_the_annotations(written):
     annotations, path, _ = written
-    assert validation.validate_vq2d(annotations, path) == []
+    assert submission_check.validate_vq2d(annotations, path) == []
     content = json.loads(path.read_text())
     assert (content["version"], content["challenge"]) == ("1.0.5", "ego4d_vq2d_challenge")
     clips = content["results"]["videos"][0]["clips"]
@@ -104,9 +104,7 @@ VQ2D_DAMAGE = {
         b.update(fno=b["fno"] + 13) for b in first_answer(c)["bboxes"]
     ],
     "frames -1 to 4 should": lambda c: [b.update(fno=b["fno"] - 6) for b in first_answer(c)["bboxes"]],
-    "the box at frame 5 should lie in the 96x64 picture": lambda c: first_answer(c)["bboxes"][0].update(
-        x2=97
-    ),
+    "the box at frame 5 should lie in the 96x64 image": lambda c: first_answer(c)["bboxes"][0].update(x2=97),
     "the box at frame 6 should lie": lambda c: first_answer(c)["bboxes"][1].update(x1=50, x2=40),
 }
 
@@ -115,35 +113,35 @@ VQ2D_DAMAGE = {
 def test_damage_to_a_vq2d_submission_is_named(written, message):
     annotations, path, _ = written
     damage(path, VQ2D_DAMAGE[message])
-    problems = validation.validate_vq2d(annotations, path)
+    problems = submission_check.validate_vq2d(annotations, path)
     assert any(message in p for p in problems), problems
 
 
-def test_the_whole_picture_and_an_empty_box_at_the_first_and_last_frame_are_good(written):
+def test_the_whole_image_and_an_empty_box_at_the_first_and_last_frame_are_good(written):
     annotations, path, _ = written
     for box in ({"x1": 0, "y1": 0, "x2": 96, "y2": 64}, {"x1": 0, "y1": 0, "x2": 0, "y2": 0}):
         for frame in (0, 22):
             damage(path, lambda c, b=box, f=frame: first_answer(c).update(bboxes=[{"fno": f, **b}]))
-            assert validation.validate_vq2d(annotations, path) == []
+            assert submission_check.validate_vq2d(annotations, path) == []
 
 
 def test_files_of_another_kind_are_refused(written):
     annotations, path, _ = written
     for text in ("[]", '{"version": "1.0.5"}'):
         path.write_text(text)
-        assert len(validation.validate_vq2d(annotations, path)) == 1
+        assert len(submission_check.validate_vq2d(annotations, path)) == 1
     path.write_text('{"version": "1.0.5", "results": {"videos": [1, 2]}}')
-    assert "videos should be a list of 2 objects" in validation.validate_vq2d(annotations, path)
+    assert "videos should be a list of 2 objects" in submission_check.validate_vq2d(annotations, path)
     path.write_text('{"version": "1.0.5", ')
     with pytest.raises(DataError, match=r"submission\.json is broken or ends too early"):
-        validation.validate_vq2d(annotations, path)
+        submission_check.validate_vq2d(annotations, path)
     path.write_text('{"videos": [1]}')
     with pytest.raises(DataError, match=r"submission\.json"):
         submission.write_vq3d_submission(path, path, {})
     path.write_text("[]")
-    assert validation.validate_vq3d(annotations, path) == ["the file should be an object"]
-    assert len(validation.validate_egotracks([], {}, path)) == 1
-    assert len(validation.validate_trek150([], path)) == 1
+    assert submission_check.validate_vq3d(annotations, path) == ["the file should be an object"]
+    assert len(submission_check.validate_egotracks([], {}, path)) == 1
+    assert len(submission_check.validate_trek150([], path)) == 1
 
 
 # ---- VQ3D
@@ -169,7 +167,7 @@ def filled(tmp_path):
 
 def test_a_vq3d_submission_is_the_template_filled(filled):
     template, path = filled
-    assert validation.validate_vq3d(template, path) == []
+    assert submission_check.validate_vq3d(template, path) == []
     content = json.loads(path.read_text())
     assert (content["version"], content["challenge"]) == ("1.0", "ego4d_vq3d_challenge")
     sets = content["videos"][0]["clips"][0]["annotations"][1]["query_sets"]
@@ -220,7 +218,7 @@ VQ3D_DAMAGE = {
 def test_damage_to_a_vq3d_submission_is_named(filled, message):
     template, path = filled
     damage(path, VQ3D_DAMAGE[message])
-    problems = validation.validate_vq3d(template, path)
+    problems = submission_check.validate_vq3d(template, path)
     assert any(message in p for p in problems), problems
 
 
@@ -229,7 +227,7 @@ def test_a_mirrored_pose_is_not_a_rotation(filled):
     mirrored = POSE * [[-1], [1], [1], [1]]
     seen = (mirrored @ np.append(POINT, 1))[:3].tolist()
     damage(path, lambda c: place(c).update(query_frame_pose=mirrored.tolist(), pred_3d_vec_query_frame=seen))
-    assert validation.validate_vq3d(template, path) == [
+    assert submission_check.validate_vq3d(template, path) == [
         "video v, clip c, annotation 1, query 1: query_frame_pose is not a rotation and a translation"
     ]
 
@@ -254,7 +252,7 @@ def tracked(tmp_path):
 
 def test_an_egotracks_submission_has_every_frame(tracked):
     queries, path = tracked
-    assert validation.validate_egotracks(queries, {"e": 20}, path) == []
+    assert submission_check.validate_egotracks(queries, {"e": 20}, path) == []
     content = json.loads(path.read_text())
     # Frames without an answer get an empty box and no more than the lowest score.
     assert content["e_1_cup"] == {
@@ -276,7 +274,7 @@ def test_damage_to_an_egotracks_submission_is_named(tracked):
         content = copy.deepcopy(good)
         change(content)
         path.write_text(json.dumps(content))
-        return validation.validate_egotracks(queries, {"e": 20}, path)
+        return submission_check.validate_egotracks(queries, {"e": 20}, path)
 
     assert problems(lambda c: c.pop("e_2_cup")) == ["sequence e_2_cup is missing"]
     assert problems(lambda c: c.update(x={})) == ["sequence x is not in the annotation file"]
@@ -294,7 +292,7 @@ def test_damage_to_an_egotracks_submission_is_named(tracked):
             "frame 6: should be [x, y, w, h, score]"
             in problems(lambda c, r=row: c["e_1_cup"].update({"6": r}))[0]
         )
-    assert "length of its clip is not known" in validation.validate_egotracks(queries, {}, path)[0]
+    assert "length of its clip is not known" in submission_check.validate_egotracks(queries, {}, path)[0]
     with pytest.raises(DataError, match="length of clip e is not known"):
         submission.write_egotracks_submission(path, queries, {}, {})
 
@@ -313,7 +311,7 @@ def test_a_trek150_submission(tmp_path):
     boxes = {run.key: run.truth_xywh + 0.12345 for run in runs}
     boxes[runs[0].key][1] = np.nan
     submission.write_trek150_submission(path, [sequence], boxes, tracker_name="ours")
-    assert validation.validate_trek150([sequence], path) == []
+    assert submission_check.validate_trek150([sequence], path) == []
     content = json.loads(path.read_text())
     assert (content["challenge"], content["version"], content["tracker_name"]) == (
         "object_tracking",
@@ -329,7 +327,7 @@ def test_a_trek150_submission(tmp_path):
     del content["results"]["hoi"], content["sls_pt"]
     content["results"]["ope"]["s"][0] = [1, 2, 3]
     path.write_text(json.dumps(content))
-    assert validation.validate_trek150([sequence], path) == [
+    assert submission_check.validate_trek150([sequence], path) == [
         "sls_pt is missing",
         "ope, s: should be 3 boxes of four finite numbers",
         "mse, s anchor-1: should be 2 boxes of four finite numbers",
@@ -365,4 +363,4 @@ def test_damage_to_a_trek150_submission_is_named(tmp_path, message):
     boxes = {run.key: run.truth_xywh for protocol in PROTOCOLS for run in sequence.runs(protocol)}
     submission.write_trek150_submission(path, [sequence], boxes, tracker_name="ours")
     damage(path, lambda content: TREK_DAMAGE[message](content["results"]))
-    assert validation.validate_trek150([sequence], path) == [message]
+    assert submission_check.validate_trek150([sequence], path) == [message]

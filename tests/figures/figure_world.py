@@ -39,13 +39,13 @@ def true_box(frame: int) -> tuple[float, float, float, float]:
 
 
 def make_video(root: Path) -> Path:
-    """A folder of pictures."""
+    """A folder of images."""
     for frame in range(FRAMES):
-        picture = np.full((HEIGHT, WIDTH, 3), 128, np.uint8)
+        image = np.full((HEIGHT, WIDTH, 3), 128, np.uint8)
         if frame in SEEN:
             x1, y1, x2, y2 = (int(v) for v in true_box(frame))
-            picture[y1:y2, x1:x2] = (220, 40, 40)
-        write_image(root / "room" / f"{frame:03d}.png", picture)
+            image[y1:y2, x1:x2] = (220, 40, 40)
+        write_image(root / "room" / f"{frame:03d}.png", image)
     return root / "room"
 
 
@@ -67,14 +67,14 @@ def poses() -> tuple[PosedFrame, ...]:
 def result(video: Path, *, shift: float = 0.0, in_3d: bool = True, **changes: Any) -> Result:
     """What `locate --3d` could have said."""
     smooth = np.where(np.isin(np.arange(FRAMES), SEEN), 0.9, 0.1)
-    picture = np.full((40, 50, 3), 90, np.uint8)
+    image = np.full((40, 50, 3), 90, np.uint8)
     views = tuple(ViewEvidence(f, POINT + 0.01 * f, 0.9, 0.8, 0.7, 0.6, 0.1 * f) for f in SEEN)
     place = Localization3D(
         POINT, np.array([0.1, 0.7, 2.0]), np.diag([0.01, 0.04, 0.02]), "m", 11, 12, 10, views
     )
     camera = Camera("PINHOLE", WIDTH, HEIGHT, (80.0, 80.0, 48.0, 32.0))
     values: dict[str, Any] = {
-        "query": Query(picture, Box(10, 8, 30, 28), seen_at_s=0.4),
+        "query": Query(image, Box(10, 8, 30, 28), seen_at_s=0.4),
         "video": VideoRef(
             str(video), VideoInfo(WIDTH, HEIGHT, Fraction(5), FRAMES), FPS, tuple(range(FRAMES))
         ),
@@ -135,7 +135,7 @@ def make_vq3d(root: Path) -> dict[str, Path]:
 
 
 def make_trek150(root: Path) -> Path:
-    """Two sequences of the same pictures; only the second has no attribute."""
+    """Two sequences of the same images; only the second has no attribute."""
     for number in (1, 2):
         folder = root / "trek" / f"S{number}"
         for frame in range(FRAMES):

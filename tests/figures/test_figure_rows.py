@@ -1,4 +1,4 @@
-"""Rows of pictures: the right boxes at the right place, and times that are true."""
+"""Rows of images: the right boxes at the right place, and times that are true."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ def test_frames_are_spread_over_the_truth_else_the_answer_else_the_video(row: Ro
     assert style.evenly([3, 4, 5], 1) == [4]
 
 
-def test_the_query_is_cut_with_a_margin_inside_its_picture(row: Row) -> None:
-    assert rows.query_picture(row.query).shape == (30, 30, 3)
+def test_the_query_is_cut_with_a_margin_inside_its_image(row: Row) -> None:
+    assert rows.query_image(row.query).shape == (30, 30, 3)
     whole = Query(np.zeros((40, 60, 3), np.uint8), Box(0, 0, 60, 40))
-    assert rows.query_picture(whole).shape == (40, 60, 3)
+    assert rows.query_image(whole).shape == (40, 60, 3)
 
 
 def test_figures_are_written_by_their_ending_and_leave_no_trace(row: Row, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_boxes_of_a_larger_annotation_are_shown_on_the_smaller_video(tmp_path: P
     assert shown.until_s == 2.2
     assert shown.curve is methods[0][1].curve
     assert sources.benchmark_row(question, methods[1:]).curve is None
-    assert shown.picture(FRAMES + 5).index == FRAMES - 1
+    assert shown.image(FRAMES + 5).index == FRAMES - 1
     with pytest.raises(DataError, match="There is no query 2: the annotations have 2, from 0"):
         sources.pick(questions.items, 2)
 
@@ -168,9 +168,9 @@ def test_answers_are_laid_on_the_grid_of_the_annotation(tmp_path: Path) -> None:
     assert sources.result_track(result(tmp_path), 10.0).frames.tolist() == [8, 10, 12, 14, 16, 18]
 
 
-def test_a_large_picture_keeps_the_coordinates_of_its_pixels() -> None:
+def test_a_large_image_keeps_the_coordinates_of_its_pixels() -> None:
     axes = Figure().subplots()
-    style.show_picture(axes, np.zeros((900, 1800, 3), np.uint8))
+    style.show_image(axes, np.zeros((900, 1800, 3), np.uint8))
     [image] = axes.images
     assert list(image.get_extent()) == [0, 1800, 900, 0]
     assert image.get_array().shape == (320, style.MOST_PIXELS, 3)

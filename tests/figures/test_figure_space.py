@@ -85,12 +85,14 @@ def test_answers_are_cubes_of_the_true_size_or_dots_without_truth() -> None:
 
 
 def test_scenes_with_and_without_a_query(tmp_path: Path) -> None:
-    scene = Scene("red thing", TRUTH, (("ours", POINT),), PATH)
+    scene = Scene("red object", TRUTH, (("ours", POINT),), PATH)
     space.draw_scenes(tmp_path / "a.svg", [scene])
     query = Query(np.zeros((40, 50, 3), np.uint8), Box(10, 8, 30, 28))
-    space.draw_scenes(tmp_path / "b.svg", [Scene("red thing", TRUTH, (("ours", POINT),), PATH, query), scene])
-    assert "red thing" in (tmp_path / "b.svg").read_text()
-    assert "red thing" not in (tmp_path / "a.svg").read_text()
+    space.draw_scenes(
+        tmp_path / "b.svg", [Scene("red object", TRUTH, (("ours", POINT),), PATH, query), scene]
+    )
+    assert "red object" in (tmp_path / "b.svg").read_text()
+    assert "red object" not in (tmp_path / "a.svg").read_text()
     with pytest.raises(DataError, match="no query was chosen"):
         space.draw_scenes(tmp_path / "c.svg", [])
 

@@ -1,4 +1,4 @@
-"""A textured room with boxes in it, rendered by ray casting: pictures with exact poses and depth."""
+"""A textured room with boxes in it, rendered by ray casting: images with exact poses and depth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from egohieraloc.types import Box, Frame
 CAMERA = Camera("PINHOLE", 320, 240, (280.0, 280.0, 160.0, 120.0))
 ROOM = (np.array([-2.5, -1.4, -2.5]), np.array([2.5, 1.2, 2.5]))  # y is down
 BOXES = [  # lower and upper corners
-    (np.array([-0.7, 0.3, 0.9]), np.array([-0.35, 0.7, 1.25])),  # the thing
+    (np.array([-0.7, 0.3, 0.9]), np.array([-0.35, 0.7, 1.25])),  # the object
     (np.array([-1.0, 0.7, 0.8]), np.array([-0.1, 1.2, 1.6])),
     (np.array([0.5, 0.5, 0.9]), np.array([1.3, 1.2, 1.5])),
     (np.array([1.4, -0.3, 1.9]), np.array([2.3, 1.2, 2.5])),
@@ -27,7 +27,7 @@ class Shot:
     frame: Frame
     pose: CameraPose
     depth: np.ndarray  # (H, W) along z
-    thing: np.ndarray  # (H, W) whether the pixel shows the first box
+    target: np.ndarray  # (H, W) whether the pixel shows the first box
 
 
 def walk(count: int, *, camera: Camera = CAMERA, turn_deg: float = 50.0) -> list[Shot]:
@@ -43,12 +43,12 @@ def walk(count: int, *, camera: Camera = CAMERA, turn_deg: float = 50.0) -> list
     return shots
 
 
-def thing_center() -> np.ndarray:
+def object_center() -> np.ndarray:
     return (BOXES[0][0] + BOXES[0][1]) / 2
 
 
-def thing_box(shot: Shot) -> Box | None:
-    rows, columns = np.nonzero(shot.thing)
+def object_box(shot: Shot) -> Box | None:
+    rows, columns = np.nonzero(shot.target)
     if len(rows) < 60:
         return None
     return Box(float(columns.min()), float(rows.min()), float(columns.max() + 1), float(rows.max() + 1))
@@ -63,7 +63,7 @@ def _pose(center: np.ndarray, forward: np.ndarray) -> CameraPose:
 
 
 def _textures() -> np.ndarray:
-    """One noise picture for each face of the room and its boxes (N, S, S), smooth enough not to alias."""
+    """One noise image for each face of the room and its boxes (N, S, S), smooth enough not to alias."""
     generator = np.random.default_rng(7)
     size = 512
     faces = []

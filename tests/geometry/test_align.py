@@ -45,8 +45,8 @@ def level_walk(yaw_deg: np.ndarray, pitch_deg: float = 20.0) -> Reconstruction:
     )
     generator = np.random.default_rng(0)
     floor = generator.uniform((-3, 0.5, -3), (3, 0.5, 3), (200, 3))
-    things = generator.uniform((-3, -1, -3), (3, 0.5, 3), (200, 3))
-    return Reconstruction(CAMERA, frames, "sfm", SparsePoints(np.concatenate([floor, things])))
+    objects = generator.uniform((-3, -1, -3), (3, 0.5, 3), (200, 3))
+    return Reconstruction(CAMERA, frames, "sfm", SparsePoints(np.concatenate([floor, objects])))
 
 
 def test_sim3_is_recovered_exactly():
@@ -84,7 +84,7 @@ def test_reconstruction_moves_as_a_whole_and_becomes_metric():
     np.testing.assert_allclose(moved.points.xyz_world, TRUTH.points(walk.points.xyz_world), atol=1e-9)
     for index, pose in walk.poses.items():
         np.testing.assert_allclose(moved.poses[index].center_world, known[index], atol=1e-9)
-        # The picture is the same: points in the camera differ by the scale only.
+        # The image is the same: points in the camera differ by the scale only.
         before = pose.to_cam(walk.points.xyz_world)
         np.testing.assert_allclose(moved.poses[index].to_cam(moved.points.xyz_world), 2.5 * before, atol=1e-9)
 

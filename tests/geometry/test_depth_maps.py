@@ -21,7 +21,7 @@ POSE = CameraPose(np.eye(3, 4))
 
 
 def wall_world(points_in_second: int = 0) -> tuple[Reconstruction, np.ndarray]:
-    """A slanted wall seen by three still cameras; depth of every pixel of the picture (30, 40)."""
+    """A slanted wall seen by three still cameras; depth of every pixel of the image (30, 40)."""
     x, y = np.meshgrid(np.arange(40) + 0.5, np.arange(30) + 0.5)
     depth = 2 + x / 20
     pixels = np.column_stack([x.ravel(), y.ravel()])[::13]

@@ -3,13 +3,13 @@ import pytest
 
 from egohieraloc.config import FusionConfig, PlaceConfig
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.fusion import weighted_median
+from egohieraloc.geometry.gsjc import weighted_median
 from egohieraloc.geometry.lift import (
-    ThingPoints,
+    ObjectPoints,
     lift,
+    object_points,
     region_of,
     semantic_score,
-    thing_points,
 )
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
 from egohieraloc.types import Box, DepthMap, DepthUnit, FramePrediction
@@ -75,8 +75,8 @@ def test_without_mask_the_middle_of_the_box_counts():
     assert outside[:, 0].min() > 0
 
 
-def test_depth_of_the_thing_not_of_the_rim():
-    """A thing at 2 before a wall at 9, with a mask one cell too wide: the mean mixes, the median does not."""
+def test_depth_of_the_object_not_of_the_rim():
+    """An object at 2 before a wall at 9, its mask one cell too wide: the mean mixes, the median does not."""
     depth = np.full((48, 64), 9.0, np.float32)
     depth[10:22, 18:30] = 2.0
     depth_map = DepthMap(depth, DepthUnit.METRIC)
@@ -107,7 +107,7 @@ def test_confidence_weighs_the_depth():
     )
 
 
-def test_variance_is_relative_so_that_far_things_are_not_punished():
+def test_variance_is_relative_so_that_far_objects_are_not_punished():
     generator = np.random.default_rng(0)
     noise = generator.normal(1, 0.05, (48, 64)).astype(np.float32)
     near = lift(prediction(), CAMERA, POSE, DEFAULT, depth_map=DepthMap(noise, DepthUnit.SFM))
@@ -123,7 +123,7 @@ def test_centroid_of_a_mask_or_centre_of_a_box():
     assert lift(prediction(), CAMERA, POSE, DEFAULT).pixel == pytest.approx([24, 16])
 
 
-def test_a_thing_cut_by_the_border_has_an_unsure_centre():
+def test_an_object_cut_by_the_border_has_an_unsure_centre():
     inside, cut = prediction(), prediction(box=Box(0, 8, 16, 24))
     assert lift(cut, CAMERA, POSE, DEFAULT).pixel_error == 3 * lift(inside, CAMERA, POSE, DEFAULT).pixel_error
     for box in (Box(48, 8, 64, 24), Box(16, 0, 32, 16), Box(16, 32, 32, 48)):
@@ -131,11 +131,11 @@ def test_a_thing_cut_by_the_border_has_an_unsure_centre():
 
 
 def test_depth_from_points_when_there_is_no_map():
-    points = ThingPoints(np.array([[0, 0, 2.0], [0, 0, 2.2], [0, 0, 2.1], [0, 0, -1]]), np.ones(4))
+    points = ObjectPoints(np.array([[0, 0, 2.0], [0, 0, 2.2], [0, 0, 2.1], [0, 0, -1]]), np.ones(4))
     assert lift(prediction(), CAMERA, POSE, DEFAULT, points=points).depth == pytest.approx(2.1)
     on_mask = lift(masked(np.ones((8, 8), bool)), CAMERA, POSE, DEFAULT, points=points)
     assert on_mask.depth == pytest.approx(2.1 * (1 + 0.2 * 16 / 50))  # they lie on the side one sees
-    few = ThingPoints(points.xyz_world[:2], points.weight[:2])
+    few = ObjectPoints(points.xyz_world[:2], points.weight[:2])
     assert lift(prediction(), CAMERA, POSE, DEFAULT, points=few).depth is None
     unknown = DepthMap(np.zeros((4, 4), np.float32), DepthUnit.SFM)
     assert lift(prediction(), CAMERA, POSE, DEFAULT, depth_map=unknown, points=points).depth == pytest.approx(
@@ -144,7 +144,7 @@ def test_depth_from_points_when_there_is_no_map():
     assert lift(prediction(), CAMERA, POSE, DEFAULT, depth_map=unknown).depth is None
 
 
-def test_points_on_the_thing_are_those_that_stay_in_its_box():
+def test_points_on_the_object_are_those_that_stay_in_its_box():
     """Point 0 stays in the box, 1 leaves it in two of three frames, 2 is never in it, 3 is never seen."""
     pixel = {0: [(24, 16)] * 3, 1: [(30, 20), (40, 20), (50, 20)], 2: [(5, 5)] * 3}
     rows = [(frame, point, *pixel[point][frame]) for point in pixel for frame in range(3)]
@@ -153,15 +153,15 @@ def test_points_on_the_thing_are_those_that_stay_in_its_box():
     frames = tuple(PosedFrame(i, i / 5, POSE) for i in range(3))
     world = Reconstruction(CAMERA, frames, "sfm", sparse)
     track = [prediction(frame_index=i, sample=i) for i in range(3)]
-    found = thing_points(track, world, DEFAULT)
+    found = object_points(track, world, DEFAULT)
     np.testing.assert_array_equal(found.xyz_world, [[1, 0, 0]])
     assert found.weight == pytest.approx([3.0])  # at the centre, three times
     hole = np.ones((8, 8), bool)
     hole[3:5, 3:5] = False
     assert (
-        len(thing_points([masked(hole)], world, DEFAULT).weight) == 1
+        len(object_points([masked(hole)], world, DEFAULT).weight) == 1
     )  # point 1 in frame 0; 0 is in the hole
-    once = thing_points([prediction()], world, DEFAULT)
+    once = object_points([prediction()], world, DEFAULT)
     assert once.weight == pytest.approx([1, np.exp(-2 * (0.75**2 + 0.5**2))])  # less towards the rim
-    wide = thing_points([prediction()], world, PlaceConfig(region_margin=1.0))
+    wide = object_points([prediction()], world, PlaceConfig(region_margin=1.0))
     assert len(wide.weight) == 3

@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.depth import read_depth_folder
-from egohieraloc.geometry.locate import place
+from egohieraloc.geometry.place import place
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
 from egohieraloc.types import Box, FramePrediction, Localization3D
 
@@ -36,11 +36,13 @@ def true_walk() -> Reconstruction:
 @pytest.mark.parametrize(("with_depth", "limit_m"), [(True, 0.08), (False, 0.15)])
 def test_objects_are_where_they_are(with_depth, limit_m):
     walk, errors = true_walk(), []
-    for thing in json.loads((DATA / "objects.json").read_text())["objects"]:
-        boxes = {int(i): Box(*(v + 0.5 for v in box)) for i, box in thing["last_appearance"]["boxes"].items()}
+    for target in json.loads((DATA / "objects.json").read_text())["objects"]:
+        boxes = {
+            int(i): Box(*(v + 0.5 for v in box)) for i, box in target["last_appearance"]["boxes"].items()
+        }
         track = [FramePrediction(i, i, i / 5, 1.0, box) for i, box in boxes.items()]
         depth = read_depth_folder(DATA / "depth", boxes) if with_depth else None
-        answer = place(track, walk, asked_at_s=372 / 5, depth=depth)
+        answer = place(track, walk, query_time_s=372 / 5, depth=depth)
         found = isinstance(answer, Localization3D)
-        errors.append(np.linalg.norm(answer.point_world - thing["center_world"]) if found else np.inf)
+        errors.append(np.linalg.norm(answer.point_world - target["center_world"]) if found else np.inf)
     assert np.median(errors) < limit_m, errors

@@ -12,11 +12,11 @@ from egohieraloc.geometry.reference import (
     CameraHeight,
     KnownLength,
     KnownPositions,
-    PosedPictures,
+    PosedImages,
     parse_known_length,
     point_at,
     read_known_positions,
-    read_posed_pictures,
+    read_posed_images,
     to_metres,
 )
 
@@ -80,9 +80,9 @@ def test_every_reference_gives_the_true_size(reference):
     assert distance == pytest.approx(wanted, rel=0.1 if isinstance(reference, KnownLength) else 1e-6)
 
 
-def test_posed_pictures_have_done_their_part():
+def test_posed_images_have_done_their_part():
     found = shrunk()
-    assert to_metres(found, PosedPictures(())) is found
+    assert to_metres(found, PosedImages(())) is found
 
 
 def test_a_pixel_is_placed_where_its_points_are():
@@ -107,7 +107,7 @@ def test_a_known_length_is_six_numbers():
             parse_known_length(text)
 
 
-def test_positions_are_named_by_picture_or_by_frame_number(tmp_path):
+def test_positions_are_named_by_image_or_by_frame_number(tmp_path):
     path = tmp_path / "positions.txt"
     path.write_text("000120.jpg 1 2 3\n7 4 5 6\n")
     found = read_known_positions(path).center_by_frame
@@ -117,30 +117,30 @@ def test_positions_are_named_by_picture_or_by_frame_number(tmp_path):
     with pytest.raises(GeometryError, match=r"names 'b.png'; wanted a frame number such as 120"):
         read_known_positions(path)
     path.write_text("1 1 2 3\n")
-    with pytest.raises(GeometryError, match=r"names '1'; wanted a picture such as a.png"):
+    with pytest.raises(GeometryError, match=r"names '1'; wanted an image such as a.png"):
         read_known_positions(path, ["a.png", "b.png"])
 
 
-def test_a_folder_of_posed_pictures(tmp_path):
+def test_a_folder_of_posed_images(tmp_path):
     write_cameras(tmp_path / "cameras.json", room())
     for index in (0, 5, 10, 15, 35):  # 35 has no pose
         cv2.imwrite(str(tmp_path / f"{index:06d}.png"), np.full((480, 640, 3), index, np.uint8))
-    with pytest.raises(GeometryError, match=r"at least 5 pictures .* it has 4 with a pose, in the unit 'm'"):
-        read_posed_pictures(tmp_path)
+    with pytest.raises(GeometryError, match=r"at least 5 images .* it has 4 with a pose, in the unit 'm'"):
+        read_posed_images(tmp_path)
     cv2.imwrite(str(tmp_path / "20.jpg"), np.full((480, 640, 3), 20, np.uint8))
-    anchors = read_posed_pictures(tmp_path).anchors
+    anchors = read_posed_images(tmp_path).anchors
     assert [int(anchor.rgb[0, 0, 0]) for anchor in anchors] == [0, 5, 10, 15, 20]
     np.testing.assert_allclose(anchors[4].center_world, room().poses[20].center_world, atol=1e-12)
     write_cameras(tmp_path / "cameras.json", shrunk())
     with pytest.raises(GeometryError, match="in the unit 'sfm'"):
-        read_posed_pictures(tmp_path)
+        read_posed_images(tmp_path)
     (tmp_path / "cameras.json").unlink()
     with pytest.raises(GeometryError, match="Cannot read camera poses"):
-        read_posed_pictures(tmp_path)
+        read_posed_images(tmp_path)
 
 
-def test_a_damaged_posed_picture_is_named(tmp_path):
+def test_a_damaged_posed_image_is_named(tmp_path):
     write_cameras(tmp_path / "cameras.json", room())
-    (tmp_path / "000000.png").write_bytes(b"no picture")
+    (tmp_path / "000000.png").write_bytes(b"no image")
     with pytest.raises(QueryError, match=r"000000\.png"):
-        read_posed_pictures(tmp_path)
+        read_posed_images(tmp_path)

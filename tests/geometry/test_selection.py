@@ -18,9 +18,9 @@ from egohieraloc.geometry.selection import (
 
 def test_blur_is_seen():
     generator = np.random.default_rng(0)
-    picture = generator.integers(0, 255, (60, 80, 3), np.uint8)
-    blurred = (picture.astype(float).reshape(30, 2, 40, 2, 3).mean((1, 3))).astype(np.uint8)
-    assert sharpness(picture) > 2 * sharpness(blurred)
+    image = generator.integers(0, 255, (60, 80, 3), np.uint8)
+    blurred = (image.astype(float).reshape(30, 2, 40, 2, 3).mean((1, 3))).astype(np.uint8)
+    assert sharpness(image) > 2 * sharpness(blurred)
     assert sharpness(np.full((60, 80, 3), 90, np.uint8)) == 0
 
 

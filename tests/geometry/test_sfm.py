@@ -1,4 +1,4 @@
-"""Poses from rendered pictures with known truth, and what happens when the process does not come back."""
+"""Poses from rendered images with known truth, and what happens when the process does not come back."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 import pycolmap
 import pytest
-from box_world import Shot, thing_box, thing_center, walk
+from box_world import Shot, object_box, object_center, walk
 
 from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError, OutputError
-from egohieraloc.geometry import reconstruct as module
 from egohieraloc.geometry import sfm
+from egohieraloc.geometry import sfm_process as module
 from egohieraloc.geometry.align import align_to_positions
 from egohieraloc.geometry.camera import Camera
 from egohieraloc.geometry.job import read_job
-from egohieraloc.geometry.locate import place
-from egohieraloc.geometry.reconstruct import Anchor, reconstruct
+from egohieraloc.geometry.place import place
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
+from egohieraloc.geometry.sfm_process import Anchor, reconstruct
 from egohieraloc.types import Frame, FramePrediction, Localization3D, NotLocalized
 
 QUICK = SfmConfig(max_features=600, num_threads=1)
@@ -55,17 +55,17 @@ def kept(cache: Path) -> list[str]:
 
 def check_place(shots: list[Shot], world: Reconstruction) -> None:
     """Within 3 % of its distance and 2 degrees, with depth from the points of the reconstruction alone."""
-    seen = [(shot.frame, box) for shot in shots if (box := thing_box(shot))]
+    seen = [(shot.frame, box) for shot in shots if (box := object_box(shot))]
     track = [FramePrediction(frame.index, k, frame.time_s, 1.0, box) for k, (frame, box) in enumerate(seen)]
-    answer = place(track, world, asked_at_s=shots[-1].frame.time_s)
+    answer = place(track, world, query_time_s=shots[-1].frame.time_s)
     assert isinstance(answer, Localization3D), answer
-    wanted = shots[-1].pose.to_cam(thing_center())
+    wanted = shots[-1].pose.to_cam(object_center())
     cosine = answer.displacement @ wanted / np.linalg.norm(answer.displacement) / np.linalg.norm(wanted)
     assert np.linalg.norm(answer.displacement - wanted) < 0.03 * np.linalg.norm(wanted)
     assert np.degrees(np.arccos(cosine)) < 2
 
 
-def test_a_rendered_walk_is_posed_and_its_thing_is_placed(tmp_path):
+def test_a_rendered_walk_is_posed_and_its_object_is_placed(tmp_path):
     shots = walk(16)
     stages: list[str] = []
     found = reconstruct(
@@ -148,7 +148,7 @@ def test_other_ways_to_a_map(tmp_path, config):
 
 @pytest.mark.slow
 def test_a_fisheye_walk_with_a_guess_far_off(tmp_path):
-    """The guess is 0.9 picture widths, more than twice the true 0.41."""
+    """The guess is 0.9 image widths, more than twice the true 0.41."""
     lens = Camera("SIMPLE_RADIAL_FISHEYE", 320, 240, (130.0, 160.0, 120.0, -0.03))
     shots = walk(20, camera=lens)
     config = SfmConfig(max_features=600, camera_model="SIMPLE_RADIAL_FISHEYE")
@@ -167,7 +167,7 @@ def test_anchors_share_one_camera(tmp_path):
         reconstruct(blank_frames(), cache=tmp_path, key="anchors", anchors=anchors)
 
 
-def test_pictures_without_features_are_a_reason_not_a_crash(tmp_path):
+def test_images_without_features_are_a_reason_not_a_crash(tmp_path):
     answer = reconstruct(blank_frames(), cache=tmp_path, key="blank", config=QUICK)
     assert isinstance(answer, NotLocalized)
     assert "no frame has a feature" in answer.reason
@@ -197,7 +197,7 @@ def test_a_killed_process_is_a_reason_and_the_next_try_goes_on(tmp_path, monkeyp
     assert "ended early (code -9)" in answer.reason
     assert (tmp_path / "dies.work" / "log.txt").exists()
     assert read_job(tmp_path / "dies.work").frame_index == (0, 6, 12, 18)
-    reconstruct(must_not_be_read(), cache=tmp_path, key="dies", config=QUICK)  # the pictures are there
+    reconstruct(must_not_be_read(), cache=tmp_path, key="dies", config=QUICK)  # the images are there
 
 
 def test_a_run_stopped_among_the_features_goes_on_with_the_same_camera(tmp_path, monkeypatch):
@@ -215,7 +215,7 @@ def test_a_run_stopped_among_the_features_goes_on_with_the_same_camera(tmp_path,
     database.close()
 
 
-def test_small_pictures_are_doubled_only_where_features_are_few(tmp_path, monkeypatch):
+def test_small_images_are_doubled_only_where_features_are_few(tmp_path, monkeypatch):
     shots = walk(3)
     replace_process(monkeypatch, "raise SystemExit(1)")
     found = {}

@@ -1,4 +1,4 @@
-"""Stand-ins for tests of the search: a video of numbered pictures and a predictor that reads the numbers."""
+"""Stand-ins for tests of the search: a video of numbered images and a predictor that reads the numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZE = 32
 
 
 def numbered_folder(folder: Path, count: int) -> Video:
-    """Picture i is grey of value i; 10 pictures a second."""
+    """Image i is grey of value i; 10 images a second."""
     for number in range(count):
         write_image(folder / f"{number:04d}.png", np.full((6, 8, 3), number, np.uint8))
     return Video.open(folder, folder_fps=10)
@@ -54,7 +54,7 @@ def decoded(score: float, left: float = 0.0) -> Decoded:
 
 @dataclass
 class NumberReader:
-    """A predictor whose descriptors are the pictures' grey values; its state counts what it has seen."""
+    """A predictor whose descriptors are the images' grey values; its state counts what it has seen."""
 
     config: SimpleNamespace
     encoded: list[int]

@@ -97,7 +97,7 @@ def test_the_last_sample_of_the_video_may_be_skipped_or_not() -> None:
 
 def test_an_empty_video() -> None:
     result = ask({}, 0)
-    assert result.track == NotFound("The video has no sample before the time of asking.")
+    assert result.track == NotFound("The video has no sample before the query time.")
     assert result.curve.raw.shape == (0,)
     assert result.alternatives == ()
 

@@ -87,7 +87,7 @@ def test_the_walk_stops() -> None:
     assert len(seer.asked) <= 4 * BLOCK
 
 
-def test_a_thing_that_is_always_in_sight() -> None:
+def test_an_object_that_is_always_in_sight() -> None:
     """The walk has a limit, beyond either end of what was found, and tells how far it is."""
     seer, told = Seer([0.9] * 500), []
     config = TemporalConfig(complete_reach=20)
@@ -124,7 +124,7 @@ def test_without_a_decoded_sample_there_is_nothing_to_start_from() -> None:
 
 
 def ask(config: TemporalConfig, *, threshold: float = 0.5) -> tuple[Seer, Answer2D, Answer2D]:
-    """The query finds samples 8 and 9, and doubtfully 3 and 13; the thing is there from 7 to 13."""
+    """The query finds samples 8 and 9, and doubtfully 3 and 13; the object is there from 7 to 13."""
     scores = [0.0] * 7 + [0.9] * 7 + [0.0] * 6
     known = {3: decoded(0.4), 8: decoded(0.9), 9: decoded(0.9), 13: decoded(0.4)}
     seer, video, letterbox = Seer(scores), Video(len(scores)), Letterbox(64, 48, 32)

@@ -31,9 +31,9 @@ def localizer(tmp_path_factory):
 def video(tmp_path_factory):
     folder = tmp_path_factory.mktemp("video")
     for number in range(40):
-        picture = np.full((64, 96, 3), 100, np.uint8)
-        picture[20:40, 10 + number : 30 + number] = (230, 30, 30)
-        write_image(folder / f"{number}.png", picture)
+        image = np.full((64, 96, 3), 100, np.uint8)
+        image[20:40, 10 + number : 30 + number] = (230, 30, 30)
+        write_image(folder / f"{number}.png", image)
     return Video.open(folder)
 
 
@@ -62,7 +62,7 @@ def test_samples_come_in_the_order_asked_and_chunks_are_read_once(localizer, vid
     assert [s.index for s in sights] == [34, 33, 32, 1]
     assert [s.packed.frame_index.tolist() for s in sights] == [[34], [33], [32], [1]]
     assert read == [1, 0]
-    assert sights[-1].picture().index == 1
+    assert sights[-1].image().index == 1
 
 
 def test_templates_are_renewed_when_due_and_damaged_frames_are_not_templates(localizer, video):
@@ -72,11 +72,11 @@ def test_templates_are_renewed_when_due_and_damaged_frames_are_not_templates(loc
     def sights():
         for sight in stored_sights(video, encoded, range(1, 8)):
 
-            def picture(index=sight.index):
+            def image(index=sight.index):
                 asked.append(index)
                 raise VideoError("damaged")
 
-            yield type(sight)(sight.index, sight.time_s, sight.packed, picture)
+            yield type(sight)(sight.index, sight.time_s, sight.packed, image)
 
     always = TrackerConfig(update_every=2, update_score=0.0, min_side_px=0.0)
     never = TrackerConfig(update_every=2, update_score=0.0, min_side_px=0.0, template_update=False)

@@ -1,4 +1,4 @@
-"""The border: pictures and NumPy outside, tensors inside, with a tiny network."""
+"""The border: images and NumPy outside, tensors inside, with a tiny network."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from egohieraloc.query import Query
 from egohieraloc.types import Box, Mask
 
 GENERATOR = np.random.default_rng(0)
-PICTURE = GENERATOR.integers(0, 255, (120, 160, 3), np.uint8)
-QUERY = Query(PICTURE, Box(40, 30, 100, 90))
+IMAGE = GENERATOR.integers(0, 255, (120, 160, 3), np.uint8)
+QUERY = Query(IMAGE, Box(40, 30, 100, 90))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_stored_features_answer_like_fresh_ones(
 
 
 def test_a_mask_of_the_user_is_trusted(predictor: Predictor) -> None:
-    mask = np.zeros(PICTURE.shape[:2], bool)
+    mask = np.zeros(IMAGE.shape[:2], bool)
     mask[40:80, 50:90] = True
     found = predictor.prepare(replace(QUERY, mask=mask)).mask
     assert (found.quality, found.level) == (1.0, 0)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from egohieraloc.inference.query_window import QueryWindow, cut_window, window_to_picture
+from egohieraloc.inference.query_window import QueryWindow, cut_window, window_to_image
 from egohieraloc.query import Query
 from egohieraloc.types import Box
 
 
 def ramps(height: int, width: int) -> np.ndarray:
     """Red grows by 2 a column, green by 2 a row, blue is 200."""
-    picture = np.full((height, width, 3), 200, np.uint8)
-    picture[..., 0] = 2 * np.arange(width)
-    picture[..., 1] = 2 * np.arange(height)[:, None]
-    return picture
+    image = np.full((height, width, 3), 200, np.uint8)
+    image[..., 0] = 2 * np.arange(width)
+    image[..., 1] = 2 * np.arange(height)[:, None]
+    return image
 
 
-def window(picture: np.ndarray, box: Box, *, share: float = 1.6, size: int = 64) -> QueryWindow:
-    return cut_window(Query(picture, box), share=share, size=size)
+def window(image: np.ndarray, box: Box, *, share: float = 1.6, size: int = 64) -> QueryWindow:
+    return cut_window(Query(image, box), share=share, size=size)
 
 
 def test_side_centre_and_box() -> None:
@@ -32,7 +32,7 @@ def test_side_centre_and_box() -> None:
 
 @pytest.mark.parametrize("size", [64, 128, 32, 24, 40])
 def test_a_known_pixel_lands_where_it_should(size: int) -> None:
-    """Larger, equal and smaller than the picture: the ramps say where each window pixel comes from."""
+    """Larger, equal and smaller than the image: the ramps say where each window pixel comes from."""
     found = window(ramps(100, 120), Box(40.5, 30, 59.5, 70), size=size)
     scale = 64 / size
     for row, column in ((size // 2, size // 3), (size // 4, size // 2), (size - 3, 2)):
@@ -45,7 +45,7 @@ def test_a_known_pixel_lands_where_it_should(size: int) -> None:
         assert found.visible[row, column]
 
 
-def test_black_and_invisible_outside_the_picture() -> None:
+def test_black_and_invisible_outside_the_image() -> None:
     found = window(ramps(40, 40), Box(0, 0, 20, 20), size=32)  # covers -6 to 26
     assert found.region.xyxy == (-6, -6, 26, 26)
     assert not found.visible[:6].any()
@@ -65,12 +65,12 @@ def test_a_crop_is_surrounded_by_black() -> None:
 
 
 @pytest.mark.parametrize("size", [64, 32, 16])
-def test_mask_is_aligned_with_the_picture(size: int) -> None:
-    picture = np.zeros((100, 100, 3), np.uint8)
+def test_mask_is_aligned_with_the_image(size: int) -> None:
+    image = np.zeros((100, 100, 3), np.uint8)
     mask = np.zeros((100, 100), bool)
-    picture[38:54, 34:50] = 255
+    image[38:54, 34:50] = 255
     mask[38:54, 34:50] = True
-    found = cut_window(Query(picture, Box(30, 30, 70, 70), mask), share=1.6, size=size)
+    found = cut_window(Query(image, Box(30, 30, 70, 70), mask), share=1.6, size=size)
     assert found.mask is not None
     bright = found.rgb[..., 0] > 127
     assert (bright == found.mask).mean() > 0.99
@@ -89,15 +89,15 @@ def test_tiny_and_thin_boxes(box: Box) -> None:
 def test_a_huge_box_is_averaged_not_picked() -> None:
     """A fine checkerboard becomes grey; taking single pixels would leave it black and white."""
     board = np.indices((2000, 3000)).sum(0) % 2 * 255
-    picture = np.repeat(board[..., None], 3, 2).astype(np.uint8)
-    found = cut_window(Query.from_image(picture), share=1.6, size=64)
+    image = np.repeat(board[..., None], 3, 2).astype(np.uint8)
+    found = cut_window(Query.from_image(image), share=1.6, size=64)
     middle = found.rgb[28:36, 20:44].astype(int)
     assert np.abs(middle - 127).max() < 20
     assert found.visible.mean() == pytest.approx((1 / 1.6) * (2 / 3 / 1.6), abs=0.03)
 
 
 @pytest.mark.parametrize("cells", [64, 16])
-def test_a_mask_of_the_window_goes_back_to_the_picture(cells: int) -> None:
+def test_a_mask_of_the_window_goes_back_to_the_image(cells: int) -> None:
     mask = np.zeros((100, 120), bool)
     mask[38:54, 34:50] = True
     found = cut_window(
@@ -106,7 +106,7 @@ def test_a_mask_of_the_window_goes_back_to_the_picture(cells: int) -> None:
     assert found.mask is not None
     step = 64 // cells
     grid = found.mask[::step, ::step].astype(np.float32)
-    back = window_to_picture(grid, found.region, 100, 120) > 0.5
+    back = window_to_image(grid, found.region, 100, 120) > 0.5
     assert back.shape == mask.shape
     assert (back != mask).sum() <= (0 if step == 1 else 80)
     assert back.nonzero()[0].mean() == pytest.approx(mask.nonzero()[0].mean(), abs=0.5)

@@ -99,9 +99,9 @@ def test_skipping_keeps_its_distance_across_chunks(tmp_path: Path, stride: int, 
 
 
 def test_coarse_scores_end_with_the_question(tmp_path: Path) -> None:
-    """Chunks are encoded whole; what lies after the time of asking is not looked at."""
+    """Chunks are encoded whole; what lies after the query time is not looked at."""
     reader = NumberReader.make()
-    video = numbered_folder(tmp_path / "pictures", 40)
+    video = numbered_folder(tmp_path / "images", 40)
     store = FeatureStore.of(tmp_path, "key")
     encoded = encode_video(video, reader, store, video.sample_indices(None), until_s=1.95)  # type: ignore[arg-type]
     assert encoded.frame_index.tolist() == list(range(20))
@@ -114,7 +114,7 @@ def test_coarse_scores_end_with_the_question(tmp_path: Path) -> None:
 
 def test_asking_before_the_first_frame(tmp_path: Path) -> None:
     reader = NumberReader.make()
-    video = numbered_folder(tmp_path / "pictures", 3)
+    video = numbered_folder(tmp_path / "images", 3)
     encoded = encode_video(
         video, reader, FeatureStore.of(tmp_path, "k"), video.sample_indices(5), until_s=0.0
     )  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ def test_progress_counts_whole_chunks(tmp_path: Path) -> None:
 
 def test_samples_are_taken_at_the_working_rate(tmp_path: Path) -> None:
     reader = NumberReader.make()
-    video = numbered_folder(tmp_path / "pictures", 20)  # 10 a second
+    video = numbered_folder(tmp_path / "images", 20)  # 10 a second
     encoded = encode_video(video, reader, FeatureStore.of(tmp_path, "k"), video.sample_indices(5))  # type: ignore[arg-type]
     assert encoded.frame_index.tolist() == list(range(0, 20, 2))
     np.testing.assert_allclose(encoded.time_s, np.arange(10) / 5)
@@ -162,7 +162,7 @@ def with_damage(video: Video, lost: set[int], monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_damaged_frames_are_stood_for_by_a_neighbour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    video = numbered_folder(tmp_path / "pictures", 8)
+    video = numbered_folder(tmp_path / "images", 8)
     with_damage(video, {0, 3, 4, 7}, monkeypatch)
     reader = NumberReader.make()
     encoded = encode_video(video, reader, FeatureStore.of(tmp_path, "k"), video.sample_indices(None))  # type: ignore[arg-type]
@@ -175,7 +175,7 @@ def test_damaged_frames_are_stood_for_by_a_neighbour(tmp_path: Path, monkeypatch
 
 
 def test_a_video_without_readable_frames_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    video = numbered_folder(tmp_path / "pictures", 4)
+    video = numbered_folder(tmp_path / "images", 4)
     with_damage(video, set(range(4)), monkeypatch)
     store = FeatureStore.of(tmp_path, "k")
     with pytest.raises(VideoError, match="no frame could be decoded near number 0"):
@@ -190,7 +190,7 @@ def test_a_stride_below_one_is_refused() -> None:
 
 def test_frames_are_letterboxed(tmp_path: Path) -> None:
     """The stand-in video is 8 x 6; its canvas is a square with black above and below."""
-    video = numbered_folder(tmp_path / "pictures", 1)
+    video = numbered_folder(tmp_path / "images", 1)
     frame: Frame = video.frame(0)
     assert frame.rgb.shape == (6, 8, 3)
 

@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> FeatureStore:
 
 @pytest.fixture(scope="module")
 def video(tmp_path_factory: pytest.TempPathFactory) -> Video:
-    return numbered_folder(tmp_path_factory.mktemp("pictures"), COUNT)
+    return numbered_folder(tmp_path_factory.mktemp("images"), COUNT)
 
 
 def chunk_file(store: FeatureStore, number: int) -> Path:

@@ -22,7 +22,7 @@ def number_of_parameters(backbone: Backbone) -> int:
     return sum(parameter.numel() for parameter in backbone.parameters())
 
 
-def pictures(size: tuple[int, int] = (64, 96)) -> torch.Tensor:
+def images(size: tuple[int, int] = (64, 96)) -> torch.Tensor:
     return torch.rand(2, 3, *size, generator=torch.Generator().manual_seed(0))
 
 
@@ -39,10 +39,10 @@ def test_lite_features_equal_the_package(number: int, size: int) -> None:
 
     ours = build_backbone(BackboneConfig(name=f"efficientnet_lite{number}")).eval()
     load_imagenet(ours)
-    images = pictures((size, size))[:1]
+    batch = images((size, size))[:1]
     with torch.no_grad():
-        features = ours(images)
-        x = other._swish(other._bn0(other._conv_stem((images * 255 - 127) / 128)))
+        features = ours(batch)
+        x = other._swish(other._bn0(other._conv_stem((batch * 255 - 127) / 128)))
         outputs = []
         for block in other._blocks:
             x = block(x)
@@ -81,7 +81,7 @@ def test_published_size(name: str, channels: tuple[int, ...], published: int, le
 def test_maps_have_the_promised_shapes_and_reach_every_parameter(name: str, stages: int) -> None:
     backbone = build_backbone(BackboneConfig(name=name, stages=stages)).train()
     assert backbone.strides == (4, 8, 16, 32)[:stages]
-    maps = backbone(pictures())
+    maps = backbone(images())
     assert [tuple(map_.shape) for map_ in maps] == [
         (2, channels, 64 // stride, 96 // stride)
         for channels, stride in zip(backbone.channels, backbone.strides, strict=True)
@@ -98,11 +98,11 @@ def test_normalisation_is_no_part_of_the_state() -> None:
 def test_autocast_and_channels_last_change_little() -> None:
     backbone = build_backbone(TINY).eval()
     with torch.no_grad():
-        plain = backbone(pictures())
+        plain = backbone(images())
         backbone.to(memory_format=torch.channels_last)
-        last = backbone(pictures().to(memory_format=torch.channels_last))
+        last = backbone(images().to(memory_format=torch.channels_last))
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            half = backbone(pictures())
+            half = backbone(images())
     for map_, same, near in zip(plain, last, half, strict=True):
         assert torch.allclose(map_, same, atol=1e-5)
         assert near.dtype == torch.bfloat16
@@ -131,8 +131,8 @@ def test_resnet_equals_transformers(tmp_path: Path) -> None:
     load_imagenet(ours, tmp_path / "resnet101.pth")
     mean, std = (torch.tensor(x).view(3, 1, 1) for x in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
     with torch.no_grad():
-        wanted = other((pictures() - mean) / std).feature_maps
-        for map_, theirs in zip(ours(pictures()), wanted, strict=True):
+        wanted = other((images() - mean) / std).feature_maps
+        for map_, theirs in zip(ours(images()), wanted, strict=True):
             torch.testing.assert_close(map_, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
 
 
@@ -168,7 +168,7 @@ def test_lite_with_three_stages_loads_too() -> None:
     load_imagenet(full)
     load_imagenet(cut)
     with torch.no_grad():
-        for a, b in zip(cut(pictures()), full(pictures())[:3], strict=True):
+        for a, b in zip(cut(images()), full(images())[:3], strict=True):
             assert torch.equal(a, b)
 
 
@@ -249,7 +249,7 @@ def test_bad_settings(config: BackboneConfig, message: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 64, 64), (1, 4, 64, 64), (1, 3, 48, 64), (1, 3, 64, 80)])
-def test_bad_pictures(shape: tuple[int, ...]) -> None:
+def test_bad_images(shape: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match="multiples of 32"):
         build_backbone(TINY)(torch.zeros(shape))
 

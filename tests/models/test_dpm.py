@@ -53,12 +53,14 @@ def test_maps_from_cosines_by_hand() -> None:
     cells = unit(0, 90).T[None, :, None, :]  # (1, 2, 1, 2)
     tokens = unit(0, 60, 90)[None]
     foreground, background = torch.tensor([[1.0, 1.0, 0.0]]), torch.tensor([[0.0, 0.0, 1.0]])
-    likeness, likelihood = similarity_maps(cells, tokens, foreground, background, DpmConfig(temperature=0.5))
+    similarity, likelihood = similarity_maps(
+        cells, tokens, foreground, background, DpmConfig(temperature=0.5)
+    )
     side = math.cos(math.radians(30))
     expected = torch.tensor([[[(1 + 0.5) / 2, (0 + side) / 2]]])
-    torch.testing.assert_close(likeness, expected, atol=1e-6, rtol=0)
-    unlikeness = torch.tensor([[[0.0, 1.0]]])
-    closed = torch.stack([expected / 0.5, unlikeness / 0.5]).softmax(0)[0]
+    torch.testing.assert_close(similarity, expected, atol=1e-6, rtol=0)
+    background_similarity = torch.tensor([[[0.0, 1.0]]])
+    closed = torch.stack([expected / 0.5, background_similarity / 0.5]).softmax(0)[0]
     torch.testing.assert_close(likelihood, closed, atol=1e-6, rtol=0)
 
 
@@ -95,10 +97,10 @@ def test_order_of_tokens_does_not_matter() -> None:
 
 def test_gradients_are_finite_with_empty_sets() -> None:
     tokens = unit(0, 90)[None].requires_grad_()
-    likeness, likelihood = similarity_maps(
+    similarity, likelihood = similarity_maps(
         unit(60).T[None, :, :, None], tokens, torch.tensor([[1.0, 0.0]]), torch.zeros(1, 2), DpmConfig()
     )
-    (likeness.sum() + likelihood.sum()).backward()
+    (similarity.sum() + likelihood.sum()).backward()
     assert tokens.grad is not None
     assert tokens.grad.isfinite().all()
     assert tokens.grad[0, 0].abs().sum() > 0

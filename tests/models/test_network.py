@@ -32,14 +32,14 @@ def network() -> EgoHieraLocNet:
 
 
 @pytest.fixture(scope="module")
-def pictures() -> tuple[Tensor, Tensor, Tensor]:
+def images() -> tuple[Tensor, Tensor, Tensor]:
     """Two query windows, their boxes and two runs of three frames."""
     batch = clip_batch(TINY, clips=2, times=3)
     return batch.query, batch.query_box / batch.query.shape[-1], batch.frames.flatten(0, 1)
 
 
 def template_of(network: EgoHieraLocNet, query: Tensor, box: Tensor) -> QueryTemplate:
-    seen = network.see_query(query, box, torch.ones_like(query[:, :1]))
+    seen = network.encode_query(query, box, torch.ones_like(query[:, :1]))
     count = len(query)
     return network.template(
         seen, (seen.mask_logits[:, None] > 0).float(), torch.full((count,), 0.5), torch.arange(count) % 3
@@ -71,8 +71,8 @@ def part(value: object, index: slice) -> object:
 
 
 @torch.no_grad()
-def test_shapes_of_the_three_verbs(network: EgoHieraLocNet, pictures: tuple[Tensor, ...]) -> None:
-    query, box, frames = pictures
+def test_shapes_of_the_three_verbs(network: EgoHieraLocNet, images: tuple[Tensor, ...]) -> None:
+    query, box, frames = images
     features = network.encode_frames(frames)
     assert [m.shape[1:] for m in (features.match, features.context, features.fine8, features.fine4)] == [
         (48, 14, 14),
@@ -98,9 +98,9 @@ def test_shapes_of_the_three_verbs(network: EgoHieraLocNet, pictures: tuple[Tens
 
 @torch.no_grad()
 def test_frames_at_once_equal_frame_by_frame_with_the_state_carried_on(
-    pictures: tuple[Tensor, ...],
+    images: tuple[Tensor, ...],
 ) -> None:
-    query, box, frames = pictures
+    query, box, frames = images
     network = build("qam.lost_below=-9.0")  # an untrained network finds nothing sure
     template, features = template_of(network, query, box), network.encode_frames(frames)
     together, end = network.match(template, features, network.initial_state(template))
@@ -118,10 +118,10 @@ def test_frames_at_once_equal_frame_by_frame_with_the_state_carried_on(
 
 
 @torch.no_grad()
-def test_two_queries_at_once_equal_each_alone(network: EgoHieraLocNet, pictures: tuple[Tensor, ...]) -> None:
-    query, box, frames = pictures
+def test_two_queries_at_once_equal_each_alone(network: EgoHieraLocNet, images: tuple[Tensor, ...]) -> None:
+    query, box, frames = images
     features = network.encode_frames(frames)
-    seen = network.see_query(query, box, torch.ones_like(query[:, :1]))
+    seen = network.encode_query(query, box, torch.ones_like(query[:, :1]))
     mask, quality, level = (
         (seen.mask_logits[:, None] > 0).float(),
         torch.tensor([0.5, 0.3]),
@@ -131,7 +131,7 @@ def test_two_queries_at_once_equal_each_alone(network: EgoHieraLocNet, pictures:
     together, _ = network.match(template, features, network.initial_state(template))
     for run in range(2):
         one = slice(run, run + 1)
-        alone = network.see_query(query[one], box[one], torch.ones_like(query[one, :1]))
+        alone = network.encode_query(query[one], box[one], torch.ones_like(query[one, :1]))
         single = network.template(alone, mask[one], quality[one], level[one])
         assert_same(single, part(template, one))
         output, _ = network.match(single, features[3 * run : 3 * run + 3], network.initial_state(single))
@@ -139,9 +139,9 @@ def test_two_queries_at_once_equal_each_alone(network: EgoHieraLocNet, pictures:
 
 
 @torch.no_grad()
-def test_encoding_knows_nothing_of_queries(network: EgoHieraLocNet, pictures: tuple[Tensor, ...]) -> None:
-    """Only pictures go in, a question in between changes nothing, and no part made for queries is run."""
-    query, box, frames = pictures
+def test_encoding_knows_nothing_of_queries(network: EgoHieraLocNet, images: tuple[Tensor, ...]) -> None:
+    """Only images go in, a question in between changes nothing, and no part made for queries is run."""
+    query, box, frames = images
     before = network.encode_frames(frames[:1])
     template = template_of(network, query[:1], box[:1])
     network.match(template, before, network.initial_state(template))
@@ -159,8 +159,8 @@ def test_encoding_knows_nothing_of_queries(network: EgoHieraLocNet, pictures: tu
 
 
 @torch.no_grad()
-def test_response_is_the_best_of_the_scales(network: EgoHieraLocNet, pictures: tuple[Tensor, ...]) -> None:
-    query, box, frames = pictures
+def test_response_is_the_best_of_the_scales(network: EgoHieraLocNet, images: tuple[Tensor, ...]) -> None:
+    query, box, frames = images
     template, features = template_of(network, query[:1], box[:1]), network.encode_frames(frames[:1])
     state = network.initial_state(template)
     both = network.match(template, features, state)[0].response
@@ -219,9 +219,9 @@ def logits(network: EgoHieraLocNet, template: QueryTemplate, features: FrameFeat
 )
 @torch.no_grad()
 def test_switched_off_maps_reach_the_decoder_as_zeros(
-    switch: str, maps: list[int], pictures: tuple[Tensor, ...]
+    switch: str, maps: list[int], images: tuple[Tensor, ...]
 ) -> None:
-    query, box, frames = pictures
+    query, box, frames = images
     given: list[Tensor] = []
     for words in ((), (f"{switch}=false",)):
         network = build(*words)
@@ -236,8 +236,8 @@ def test_switched_off_maps_reach_the_decoder_as_zeros(
 
 
 @torch.no_grad()
-def test_without_qam_the_filter_has_no_say(pictures: tuple[Tensor, ...]) -> None:
-    query, box, frames = pictures
+def test_without_qam_the_filter_has_no_say(images: tuple[Tensor, ...]) -> None:
+    query, box, frames = images
     for words, matters in (((), True), (("qam.enabled=false",), False)):
         network = build(*words)
         template, features = template_of(network, query[:1], box[:1]), network.encode_frames(frames[:1])
@@ -247,8 +247,8 @@ def test_without_qam_the_filter_has_no_say(pictures: tuple[Tensor, ...]) -> None
 
 
 @torch.no_grad()
-def test_without_feedback_the_other_stages_have_no_say(pictures: tuple[Tensor, ...]) -> None:
-    query, box, frames = pictures
+def test_without_feedback_the_other_stages_have_no_say(images: tuple[Tensor, ...]) -> None:
+    query, box, frames = images
     for words, matters in (((), True), (("ram.feedback=false",), False)):
         network = build(*words)
         template, features = template_of(network, query[:1], box[:1]), network.encode_frames(frames[:1])
@@ -260,10 +260,10 @@ def test_without_feedback_the_other_stages_have_no_say(pictures: tuple[Tensor, .
 
 @torch.no_grad()
 def test_queries_without_background_do_not_break_attention(
-    network: EgoHieraLocNet, pictures: tuple[Tensor, ...]
+    network: EgoHieraLocNet, images: tuple[Tensor, ...]
 ) -> None:
-    query, box, frames = pictures
-    seen = network.see_query(query[:1], box[:1], torch.ones_like(query[:1, :1]))
+    query, box, frames = images
+    seen = network.encode_query(query[:1], box[:1], torch.ones_like(query[:1, :1]))
     template = network.template(seen, torch.zeros(1, 1, 8, 8), torch.zeros(1), torch.tensor([2]))
     output: MatchOutput
     output, _ = network.match(template, network.encode_frames(frames[:1]), network.initial_state(template))
@@ -290,7 +290,7 @@ def test_a_template_of_a_frame_is_the_window_of_its_features() -> None:
     mask = torch.zeros(1, 1, 56, 56)
     mask[..., 20:36, 24:32] = 1  # cells 5 to 8 down, 6 and 7 across
     box = torch.tensor([[96, 72, 128, 152]]) / 224  # 80 pixels: a window of 128, cells 3 to 10
-    template = network.template_of_frame(frame, box, mask)
+    template = network.template_from_frame(frame, box, mask)
     large, small = 8 * 8, 4 * 4
     assert template.tokens.shape[1] == large + small
     cells = frame.match[0, :, 3:11, 3:11].flatten(1).T
@@ -302,8 +302,8 @@ def test_a_template_of_a_frame_is_the_window_of_its_features() -> None:
     torch.testing.assert_close(template.semi_axes[0, 0], torch.tensor([1.0, 2.5]))
 
 
-def test_masks_of_some_frames_only(network: EgoHieraLocNet, pictures: tuple[Tensor, Tensor, Tensor]) -> None:
-    query, box, frames = pictures
+def test_masks_of_some_frames_only(network: EgoHieraLocNet, images: tuple[Tensor, Tensor, Tensor]) -> None:
+    query, box, frames = images
     with torch.no_grad():
         template = template_of(network, query, box)
         features, state = network.encode_frames(frames), network.initial_state(template)

@@ -67,7 +67,7 @@ def transformers_maps(model: Any, images: Tensor) -> list[Tensor]:
     ]
 
 
-def pictures(height: int = 64, width: int = 64) -> Tensor:
+def images(height: int = 64, width: int = 64) -> Tensor:
     return torch.rand(2, 3, height, width, generator=torch.Generator().manual_seed(0))
 
 
@@ -91,10 +91,10 @@ def test_maps_equal_transformers(
     ours = loaded(config, tmp_path)
     assert ours.channels == CHANNELS
     for size in sizes:
-        images = pictures(*size)
+        batch = images(*size)
         with torch.no_grad():
-            maps = ours(images)
-        for map_, wanted in zip(maps, transformers_maps(other, images), strict=True):
+            maps = ours(batch)
+        for map_, wanted in zip(maps, transformers_maps(other, batch), strict=True):
             assert map_.shape == wanted.shape
             torch.testing.assert_close(map_, wanted, rtol=1e-4, atol=1e-4)
 
@@ -104,7 +104,7 @@ def test_a_folder_with_the_older_file_and_a_single_file_load_too(tmp_path: Path)
     torch.save(other.state_dict(), tmp_path / "pytorch_model.bin")
     from_folder, from_file = loaded(V2, tmp_path), loaded(V2, tmp_path / "pytorch_model.bin")
     for a, b, wanted in zip(
-        from_folder(pictures()), from_file(pictures()), transformers_maps(other, pictures()), strict=True
+        from_folder(images()), from_file(images()), transformers_maps(other, images()), strict=True
     ):
         assert torch.equal(a, b)
         torch.testing.assert_close(a, wanted, rtol=1e-4, atol=1e-4)
@@ -134,7 +134,7 @@ def test_v1_takes_another_size_than_its_own() -> None:
                 for k, v in backbone.state_dict().items()
             }
         )
-        for a, b in zip(backbone(pictures(128, 96)), large(pictures(128, 96)), strict=True):
+        for a, b in zip(backbone(images(128, 96)), large(images(128, 96)), strict=True):
             assert torch.allclose(a, b, atol=1e-5)
 
 
@@ -176,7 +176,7 @@ ABLATIONS = [
 @pytest.mark.parametrize("change", [{}, *ABLATIONS])
 def test_shapes_gradients_and_half_precision(config: BackboneConfig, change: dict[str, Any]) -> None:
     backbone = build_backbone(replace(config, **change)).train()
-    maps = backbone(pictures(64, 96))
+    maps = backbone(images(64, 96))
     assert [tuple(map_.shape) for map_ in maps] == [
         (2, channels, 64 // stride, 96 // stride)
         for channels, stride in zip(backbone.channels, backbone.strides, strict=True)
@@ -189,7 +189,7 @@ def test_shapes_gradients_and_half_precision(config: BackboneConfig, change: dic
 
     backbone.eval()
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        half = backbone(pictures(64, 96))
+        half = backbone(images(64, 96))
     for map_, near in zip(maps, half, strict=True):
         assert near.isfinite().all()
         assert (map_ - near.float()).abs().mean() < 0.05 * map_.abs().mean()
@@ -217,7 +217,7 @@ def test_an_ablation_leaves_out_its_part_alone_and_loads_the_rest(
     assert all(torch.equal(value, whole_state[key]) for key, value in cut_state.items())
     assert whole_state.keys() - cut_state.keys() == {key for key in whole_state if part in key}
     with torch.no_grad():
-        same = torch.equal(cut(pictures())[2], whole(pictures())[2])
+        same = torch.equal(cut(images())[2], whole(images())[2])
     assert same == ("stages" in change)
 
 
@@ -277,7 +277,7 @@ def test_hub_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("somebody/pvt_v2_test", "pytorch_model.bin"),
     ]
     torch.testing.assert_close(
-        backbone(pictures())[3], transformers_maps(other, pictures())[3], rtol=1e-4, atol=1e-4
+        backbone(images())[3], transformers_maps(other, images())[3], rtol=1e-4, atol=1e-4
     )
 
     (tmp_path / "pytorch_model.bin").unlink()

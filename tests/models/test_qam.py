@@ -18,21 +18,21 @@ from egohieraloc.models.qam import QamOutput, QamState, connected_components, in
 FIXED, PAPER = QamConfig(), QamConfig(mode="paper")
 
 
-def blobs(*things: tuple[float, float, float, float, float], height: int = 24, width: int = 160) -> Tensor:
-    """Response (1, H, W) with a Gaussian (x, y, sigma_x, sigma_y, height) for each thing."""
+def blobs(*objects: tuple[float, float, float, float, float], height: int = 24, width: int = 160) -> Tensor:
+    """Response (1, H, W) with a Gaussian (x, y, sigma_x, sigma_y, height) for each object."""
     y, x = torch.arange(height)[:, None], torch.arange(width)[None]
     total = torch.zeros(height, width)
-    for cx, cy, sx, sy, top in things:
+    for cx, cy, sx, sy, top in objects:
         total = torch.maximum(
             total, top * torch.exp(-((x - cx) ** 2) / (2 * sx**2) - (y - cy) ** 2 / (2 * sy**2))
         )
     return total[None]
 
 
-def patches(*things: tuple[int, int, int, int, float]) -> Tensor:
+def patches(*objects: tuple[int, int, int, int, float]) -> Tensor:
     """Response (1, 24, 32) with flat rectangles (left, top, width, height, value), each with a peak."""
     response = torch.zeros(1, 24, 32)
-    for left, top, width, height, value in things:
+    for left, top, width, height, value in objects:
         response[0, top : top + height, left : left + width] = 0.9 * value
         response[0, top, left] = value
     return response
@@ -111,7 +111,7 @@ def test_in_the_printed_distance_the_ellipse_changes_nothing() -> None:
     assert with_ellipse == without
 
 
-def test_a_tall_thing_keeps_a_tall_ellipse() -> None:
+def test_a_tall_object_keeps_a_tall_ellipse() -> None:
     responses = 12 * [blobs((60, 12, 2, 7, 1))]
     for config, tall in ((FIXED, True), (PAPER, False)):
         state = start(2, 7)
@@ -177,7 +177,7 @@ def test_sensitivity_raises_the_threshold() -> None:
 
 
 def test_of_two_equal_candidates_the_predicted_one_is_chosen() -> None:
-    """It moves right by 6 a frame; then the same thing stands 6 to the right and 6 to the left."""
+    """It moves right by 6 a frame; then the same object stands 6 to the right and 6 to the left."""
     before = [blobs((40 + 6 * i, 12, 1.5, 1.5, 1)) for i in range(8)]
     both = blobs((88, 12, 1.5, 1.5, 1), (76, 12, 1.5, 1.5, 1))
     assert follow([*before, both], FIXED)[-1].candidate[0].tolist() == [88, 12]
@@ -186,7 +186,7 @@ def test_of_two_equal_candidates_the_predicted_one_is_chosen() -> None:
 
 
 def test_the_ellipse_reaches_further_along_its_long_axis() -> None:
-    """Equal candidates 8 to the right and 8 below: a wide thing went right, a tall one down."""
+    """Equal candidates 8 to the right and 8 below: a wide object went right, a tall one down."""
     right, below = (68, 12, 1.5, 1.5, 1.0), (60, 20, 1.5, 1.5, 1.0)
     for axes, expected in (((8.0, 2.0), [68, 12]), ((2.0, 8.0), [60, 20])):
         zeros = torch.zeros(1, 2)

@@ -12,7 +12,7 @@ from egohieraloc.config import QueryMaskConfig, preset
 from egohieraloc.models.network import EgoHieraLocNet, QueryFeatures, box_cells, box_coverage
 from egohieraloc.models.query_mask import fallback_level, token_sets
 
-# Four tokens: on the thing, half on it, in the box but off the thing, outside the box.
+# Four tokens: on the object, half on it, in the box but off the object, outside the box.
 COVERAGE = torch.tensor([[1.0, 0.5, 0.2, 0.0]])
 INSIDE = torch.tensor([[True, True, True, False]])
 
@@ -56,7 +56,7 @@ def test_an_empty_mask_falls_back_to_the_box() -> None:
     assert sets(0, torch.zeros(1, 4)) == ([1, 1, 1, 0], [0, 0, 0, 1])
 
 
-def test_a_small_thing_keeps_its_best_covered_cell() -> None:
+def test_a_small_object_keeps_its_best_covered_cell() -> None:
     assert sets(0, torch.tensor([[0.1, 0.3, 0.2, 0.0]])) == ([0, 1, 0, 0], [1, 0, 1, 1])
 
 
@@ -93,9 +93,9 @@ def network() -> EgoHieraLocNet:
 @pytest.fixture(scope="module")
 def seen(network: EgoHieraLocNet) -> QueryFeatures:
     visible = torch.ones(1, 1, 128, 128)
-    visible[..., 112:] = 0  # the picture ends here
+    visible[..., 112:] = 0  # the image ends here
     with torch.no_grad():
-        return network.see_query(
+        return network.encode_query(
             torch.rand(1, 3, 128, 128), torch.tensor([[0.25, 0.25, 0.75, 0.75]]), visible
         )
 
@@ -140,8 +140,8 @@ def test_gain_lifts_the_location_map_only_at_level_2(network: EgoHieraLocNet, se
 def test_the_head_looks_at_the_box_and_is_differentiable(network: EgoHieraLocNet) -> None:
     window = torch.rand(1, 3, 128, 128, requires_grad=True)
     visible = torch.ones(1, 1, 128, 128)
-    one = network.see_query(window, torch.tensor([[0.25, 0.25, 0.75, 0.75]]), visible)
-    other = network.see_query(window, torch.tensor([[0.0, 0.0, 0.3, 0.3]]), visible)
+    one = network.encode_query(window, torch.tensor([[0.25, 0.25, 0.75, 0.75]]), visible)
+    other = network.encode_query(window, torch.tensor([[0.0, 0.0, 0.3, 0.3]]), visible)
     assert one.mask_logits.shape == (1, 32, 32)
     assert one.quality_logit.shape == (1,)
     assert not torch.equal(one.mask_logits, other.mask_logits)

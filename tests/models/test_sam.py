@@ -21,7 +21,7 @@ def sam_folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("box", [None, Box(5, 6, 20, 30)], ids=["crop", "frame"])
-def test_mask_covers_the_query_picture(sam_folder, box):
+def test_mask_covers_the_query_image(sam_folder, box):
     image = np.random.default_rng(0).integers(0, 255, (40, 50, 3), np.uint8)
     mask, quality = SamProvider(sam_folder)(Query.from_image(image, box=box))
     assert mask.shape == (40, 50)

@@ -240,17 +240,17 @@ def test_no_mean_of_other_networks(tmp_path: Path, path: Path, network: EgoHiera
         mean_network([path, tmp_path / "b.safetensors"])
 
 
-def test_merge_takes_names_and_no_folder(tmp_path: Path) -> None:
+def test_average_takes_names_and_no_folder(tmp_path: Path) -> None:
     out = tmp_path / "merged.safetensors"
-    assert CliRunner().invoke(app, ["merge", "mini", "--out", str(out)]).exit_code == 0
+    assert CliRunner().invoke(app, ["average", "mini", "--out", str(out)]).exit_code == 0
     assert load_weights(out).network.config == load_weights(find_weights("mini")).network.config
-    refused = CliRunner().invoke(app, ["merge", "mini", "--out", str(tmp_path)])
+    refused = CliRunner().invoke(app, ["average", "mini", "--out", str(tmp_path)])
     assert "is a folder. Give the name of a file" in str(refused.exception)
 
 
-def test_merge_stores_the_mean_in_8_bits(tmp_path: Path, path: Path, network: EgoHieraLocNet) -> None:
+def test_average_stores_the_mean_in_8_bits(tmp_path: Path, path: Path, network: EgoHieraLocNet) -> None:
     out = tmp_path / "merged.safetensors"
-    ran = CliRunner().invoke(app, ["merge", str(path), str(path), "--out", str(out), "--8-bit"])
+    ran = CliRunner().invoke(app, ["average", str(path), str(path), "--out", str(out), "--8-bit"])
     assert ran.exit_code == 0, ran.output
     with safe_open(out, "pt") as file:
         assert torch.int8 in {file.get_tensor(name).dtype for name in file.keys()}  # noqa: SIM118

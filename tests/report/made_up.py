@@ -1,4 +1,4 @@
-"""A made-up answer to report on: twelve samples, the thing in two of their runs."""
+"""A made-up answer to report on: twelve samples, the object in two of their runs."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ BOX = Box(20, 20, 60, 40)
 
 @pytest.fixture
 def video(tmp_path: Path) -> Video:
-    """Four seconds of grey pictures of an odd size."""
+    """Four seconds of grey images of an odd size."""
     for number in range(20):
         write_image(tmp_path / "frames" / f"{number}.png", np.full((61, 101, 3), 90, np.uint8))
     return Video.open(tmp_path / "frames")
@@ -30,8 +30,8 @@ def prediction(sample: int, **more) -> FramePrediction:
     return FramePrediction(sample, sample, sample / 5, 0.75, BOX, **more)
 
 
-def is_green(picture: np.ndarray) -> np.ndarray:
-    return picture[..., 1].astype(int) - picture[..., 0] > 40
+def is_green(image: np.ndarray) -> np.ndarray:
+    return image[..., 1].astype(int) - image[..., 0] > 40
 
 
 def test_overlay_is_a_plain_h264_video_with_the_track_in_it(video: Video, tmp_path: Path) -> None:
@@ -74,12 +74,12 @@ def test_mask_lies_where_its_box_says() -> None:
     assert not (draw_frame(frame, outside, 100, 60) != plain)[18:45, 35:90].any()
 
 
-def test_box_edges_and_boxes_that_leave_the_picture() -> None:
+def test_box_edges_and_boxes_that_leave_the_image() -> None:
     frame = Frame(0, 0.0, np.zeros((200, 300, 3), np.uint8))
-    picture = draw_frame(frame, FramePrediction(0, 0, 0.0, 0.5, Box(100, 80, 200, 160)), 300, 200)
-    rows, columns = np.nonzero((picture == COLOUR).all(-1))
+    image = draw_frame(frame, FramePrediction(0, 0, 0.0, 0.5, Box(100, 80, 200, 160)), 300, 200)
+    rows, columns = np.nonzero((image == COLOUR).all(-1))
     assert (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1) == (100, 80, 200, 160)
-    assert not np.array_equal(frame.rgb, picture)
+    assert not np.array_equal(frame.rgb, image)
     assert not frame.rgb.any()
     draw_frame(frame, FramePrediction(0, 0, 0.0, 0.5, Box(-50, -50, 400, 400)), 300, 200)
 
@@ -92,7 +92,7 @@ def test_overlay_leaves_nothing_half_written(video: Video, tmp_path: Path, monke
     with pytest.raises(OutputError, match="the track is empty"):
         write_overlay(target / "overlay.mp4", video, [])
     (video.path / "9.png").write_text("damaged")
-    with pytest.raises(VideoError, match=r"9\.png is not a picture"):
+    with pytest.raises(VideoError, match=r"9\.png is not an image"):
         write_overlay(target / "overlay.mp4", video, [prediction(k) for k in range(5, 15)])
     monkeypatch.setattr("egohieraloc.report.draw._encode", fail)
     with pytest.raises(OutputError, match=r"overlay\.mp4: No space left on device. Is the disk full"):
@@ -117,8 +117,8 @@ def test_curve_shades_the_chosen_interval(tmp_path: Path) -> None:
     write_curve(path, curve(40))
     none = read_image(path)
 
-    def green_columns(picture: np.ndarray) -> np.ndarray:
-        row = picture[20:60, 100:1100].astype(int)
+    def green_columns(image: np.ndarray) -> np.ndarray:
+        row = image[20:60, 100:1100].astype(int)
         return np.flatnonzero(((row[..., 1] - row[..., 0]) > 60).all(0))
 
     assert green_columns(other).max() < green_columns(chosen).min()
@@ -152,6 +152,6 @@ def test_lines_have_a_dark_edge_on_any_ground() -> None:
     frame = Frame(0, 0.0, np.full((400, 400, 3), COLOUR, np.uint8))
     mask = np.ones((10, 10), bool)
     shown = FramePrediction(0, 0, 0.0, 0.5, Box(20, 40, 90, 90), mask, Box(120, 120, 320, 320))
-    picture = draw_frame(frame, shown, 400, 400)
-    assert [picture[60, x].tolist() for x in (19, 20, 21)] == [list(DARK), list(COLOUR), list(DARK)]
-    assert [picture[220, x].tolist() for x in (120, 121)] == [list(COLOUR), list(DARK)]
+    image = draw_frame(frame, shown, 400, 400)
+    assert [image[60, x].tolist() for x in (19, 20, 21)] == [list(DARK), list(COLOUR), list(DARK)]
+    assert [image[220, x].tolist() for x in (120, 121)] == [list(COLOUR), list(DARK)]

@@ -46,15 +46,15 @@ def test_page_says_what_it_was_given(report_data: Make) -> None:
     assert shown["notes"] == ["True error 0.03 m."]
     assert shown["timings"] == [["decode", 0.4], ["poses", 12.0]]
     assert shown["overlay"] is None
-    assert decode(shown["samples"]["picture"][0]).shape == (120, 160, 3)
+    assert decode(shown["samples"]["image"][0]).shape == (120, 160, 3)
 
 
 def test_query_is_cut_out_with_its_box_and_mask(report_data: Make) -> None:
     query = payload(render_report(report_data()))["query"]
-    # A box of 40 pixels with a margin of 24 on each side, all inside the picture.
+    # A box of 40 pixels with a margin of 24 on each side, all inside the image.
     assert (query["width"], query["height"]) == (88, 88)
     assert query["box"] == [24, 24, 64, 64]
-    assert decode(query["picture"]).shape == (88, 88, 3)
+    assert decode(query["image"]).shape == (88, 88, 3)
     mask = decode(query["mask"])
     assert mask.shape == (88, 88, 4)
     assert np.all(mask[..., 3] == 128)
@@ -109,11 +109,9 @@ def test_map_keeps_its_peak_and_survives_nan(report_data: Make) -> None:
     maps = (FrameMaps(9, (HeatMap("response", values),)),)
     shown = payload(render_report(report_data(frame_maps=maps)))["maps"][0]
     assert shown["ellipse"] is None
-    picture = decode(shown["maps"][0]["picture"]).astype(int)
-    row, column = np.unravel_index(
-        np.argmax(picture[..., 2] + picture[..., 1] - picture[..., 0]), picture.shape[:2]
-    )
-    assert (row * 7 // picture.shape[0], column * 7 // picture.shape[1]) == (1, 5)
+    image = decode(shown["maps"][0]["image"]).astype(int)
+    row, column = np.unravel_index(np.argmax(image[..., 2] + image[..., 1] - image[..., 0]), image.shape[:2])
+    assert (row * 7 // image.shape[0], column * 7 // image.shape[1]) == (1, 5)
 
 
 def test_thumbnail_never_grows_and_keeps_its_shape() -> None:

@@ -26,7 +26,7 @@ IMAGE = "/world/camera/image"
 
 @pytest.fixture
 def answer(tmp_path: Path) -> Result:
-    """Twelve samples of a video of 1280x960, so that pictures are shrunk by two."""
+    """Twelve samples of a video of 1280x960, so that images are shrunk by two."""
     for number in range(SAMPLES):
         write_image(tmp_path / "frames" / f"{number:02d}.png", np.full((960, 1280, 3), 10 * number, np.uint8))
     smooth = np.linspace(0, 1, SAMPLES)
@@ -87,7 +87,7 @@ def test_everything_is_on_the_videos_time(answer: Result, tmp_path: Path) -> Non
     write_recording(path, with_own_frames(answer))
     assert [p.name for p in path.parent.iterdir()] == ["a.rrd"]
     found = entities(path)
-    assert {"/query", "/query/box", "/world/path", "/world/points", "/world/views", "/world/thing"} <= set(
+    assert {"/query", "/query/box", "/world/path", "/world/points", "/world/views", "/world/object"} <= set(
         found
     )
     times = [pytest.approx(i / 5) for i in range(SAMPLES)]
@@ -98,8 +98,8 @@ def test_everything_is_on_the_videos_time(answer: Result, tmp_path: Path) -> Non
     [lens] = [v for v in values(found["/world/camera"], "Pinhole:image_from_camera") if v]
     matrix = np.reshape(lens[0], (3, 3)).T
     assert matrix.tolist() == [[450, 0, 320], [0, 450, 240], [0, 0, 1]]
-    [turn] = [v for v in values(found["/world/thing"], "Transform3D:mat3x3") if v]
-    [sizes] = [v for v in values(found["/world/thing"], "Ellipsoids3D:half_sizes") if v]
+    [turn] = [v for v in values(found["/world/object"], "Transform3D:mat3x3") if v]
+    [sizes] = [v for v in values(found["/world/object"], "Ellipsoids3D:half_sizes") if v]
     columns = np.reshape(turn[0], (3, 3)).T
     assert np.linalg.det(columns) == pytest.approx(1)
     assert columns * np.square(sizes[0]) @ columns.T == pytest.approx(4 * answer.place.covariance)
@@ -127,7 +127,7 @@ def test_a_miss_in_2d_has_no_space(answer: Result, tmp_path: Path) -> None:
     lost = Result(answer.query, answer.video, NotFound("too weak"), answer.curve)
     write_recording(tmp_path / "a.rrd", lost)
     found = entities(tmp_path / "a.rrd")
-    assert "/world/thing" not in found
+    assert "/world/object" not in found
     assert "/world/camera" not in found
     assert len(rows(found[IMAGE], "EncodedImage:blob")) == SAMPLES
 

@@ -1,4 +1,4 @@
-"""Pictures of the samples: each its own in short videos, few in long ones, written once."""
+"""Images of the samples: each its own in short videos, few in long ones, written once."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def test_in_a_long_video_the_track_has_its_own_and_others_share(
     video: Video, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = build._thumbnails(video, result(video, NotFound("")))
-    monkeypatch.setattr(build, "MAX_PICTURES", 4)
+    monkeypatch.setattr(build, "MAX_IMAGES", 4)
     few = build._thumbnails(video, result(video, track(7, 8, 0.9)))
-    assert [own.index(picture) for picture in few] == [0, 0, 0, 3, 3, 3, 6, 7, 8, 9, 9, 9]
+    assert [own.index(image) for image in few] == [0, 0, 0, 3, 3, 3, 6, 7, 8, 9, 9, 9]
 
 
-def test_a_shared_picture_is_written_once(report_data: Callable[..., ReportData]) -> None:
+def test_a_shared_image_is_written_once(report_data: Callable[..., ReportData]) -> None:
     first, second, *rest = report_data().thumbnails
     page = render_report(report_data(thumbnails=(first, first, second, *rest[1:])))
     text = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
     assert text
-    written = json.loads(text[1])["samples"]["picture"]
+    written = json.loads(text[1])["samples"]["image"]
     assert len(written) == SAMPLES
     assert [n for n, uri in enumerate(written) if uri is None] == [1]

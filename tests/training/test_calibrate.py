@@ -16,7 +16,7 @@ from egohieraloc.inference.predict import Predictor
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Calibration, Weights, copy_weights, load_weights, save_weights
 from egohieraloc.training.calibrate import Evidence, calibrate, fit, logistic, logit_threshold
-from egohieraloc.training.composed_videos import compose_questions, halved
+from egohieraloc.training.composer.composed_videos import compose_questions, halved
 
 CLIPS = calm_config(frame_px=224, query_px=128, clip_frames=3, pan=(0.001, 0.002), edge_share=0.0)
 
@@ -67,7 +67,7 @@ def test_the_threshold_is_a_probability_of_the_fitted_line() -> None:
 
 @pytest.mark.parametrize(("present", "right"), [(False, False), (True, True)])
 def test_too_little_evidence_is_an_error_that_counts_it(present: bool, right: bool) -> None:
-    with pytest.raises(DataError, match=r"needs right answers and absent things, got \d and \d in 2"):
+    with pytest.raises(DataError, match=r"needs right answers and absent objects, got \d and \d in 2"):
         fit(evidence([0.0, 1.0], present=present, right=right))
 
 
@@ -119,7 +119,7 @@ def test_the_truth_of_a_question_is_where_its_own_clip_stands(tmp_path: Path, ti
     assert own.frame_index.tolist() == [0, 1, 2]
 
 
-def test_absent_things_have_an_empty_track(tmp_path: Path, tiny_weights: Weights) -> None:
+def test_absent_objects_have_an_empty_track(tmp_path: Path, tiny_weights: Weights) -> None:
     config = replace(CLIPS, absent_share=1.0)
     predictor = Predictor(tiny_weights, device="cpu")
     questions = compose_questions(tiny_packs(), predictor, tmp_path, clips=2, config=config)
@@ -129,5 +129,5 @@ def test_absent_things_have_an_empty_track(tmp_path: Path, tiny_weights: Weights
 def test_an_untrained_network_cannot_be_calibrated(tmp_path: Path, tiny_weights: Weights) -> None:
     save_weights(tmp_path / "a.safetensors", tiny_weights.network)
     config = replace(CLIPS, absent_share=1.0)
-    with pytest.raises(DataError, match="needs right answers and absent things, got 0 and 4 in 4 questions"):
+    with pytest.raises(DataError, match="needs right answers and absent objects, got 0 and 4 in 4 questions"):
         calibrate(tmp_path / "a.safetensors", tiny_packs(), questions=2, rounds=2, config=config)

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from egohieraloc.errors import ConfigError, DataError
 from egohieraloc.training.batches import ClipBatch
-from egohieraloc.training.composer import Composer
-from egohieraloc.training.composer_config import ComposerConfig
-from egohieraloc.training.contact_sheet import contact_sheet, write_contact_sheet
-from egohieraloc.training.query_view import QUERY_CONTEXT
+from egohieraloc.training.composer.clip_stream import Composer
+from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.query_view import QUERY_CONTEXT
+from egohieraloc.training.preview import contact_sheet, write_contact_sheet
 from egohieraloc.training.replay import ReplayedComposer
 
 
@@ -130,7 +130,7 @@ def test_truth_of_sprites_is_all_of_their_colour() -> None:
     assert agree.float().mean() > 0.97
 
 
-def test_things_before_the_target_hide_its_truth_but_never_too_much() -> None:
+def test_objects_before_the_target_hide_its_truth_but_never_too_much() -> None:
     free = calm_config(
         sprite_share=1.0, edge_share=0.0, moving_share=0.0, pan=(0.001, 0.002), photo_scale=(2.0, 2.2)
     )
@@ -153,7 +153,7 @@ def test_bars_are_black_and_nothing_is_true_there() -> None:
     assert (batch.masks[:, :, : bar // 4] == 0).all()
 
 
-def test_round_pictures_have_dark_corners() -> None:
+def test_round_images_have_dark_corners() -> None:
     batch = compose(calm_config(circle_share=1.0, fisheye_share=1.0, circle=(0.9, 0.95)))
     assert batch.frames[..., :20, :20].max() < 0.01
     assert (batch.frames[..., 112, 112] > 0.1).any(-1).all()
@@ -211,7 +211,7 @@ def test_the_target_leaves_when_the_camera_looks_away() -> None:
     assert compose(calm_config(sprite_share=1.0), size=16).presence.mean() > 0.8
 
 
-def test_shadows_darken_what_lies_round_a_thing() -> None:
+def test_shadows_darken_what_lies_round_an_object() -> None:
     light, dark = (compose(calm_config(sprite_share=1.0, shadow=(s, s))).frames for s in (0.0, 0.6))
     assert (dark <= light + 1e-5).all()
     assert 0.0005 < (light - dark).mean() < 0.05

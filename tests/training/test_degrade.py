@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from scipy.fft import dctn, idctn
 
-from egohieraloc.training.degrade import _LUMA, Codec, coarse, defocus, enlarged, grade, smear
+from egohieraloc.training.composer.degrade import _LUMA, Codec, coarse, defocus, enlarged, grade, smear
 
 
 def spot(side: int = 64) -> torch.Tensor:
@@ -25,10 +25,10 @@ def test_the_codec_is_that_of_jpeg() -> None:
     grey = torch.rand(1, 1, 16, 24, generator=torch.Generator().manual_seed(0)).expand(-1, 3, -1, -1)
     ours = Codec(torch.device("cpu"))(grey, torch.tensor([2.0]))[0, 0].numpy()
     steps = 2 * np.array(_LUMA) / 255
-    picture = grey[0, 0].numpy().astype(float)
+    image = grey[0, 0].numpy().astype(float)
     for row in range(0, 16, 8):
         for column in range(0, 24, 8):
-            block = dctn(picture[row : row + 8, column : column + 8], norm="ortho")
+            block = dctn(image[row : row + 8, column : column + 8], norm="ortho")
             expected = idctn(np.round(block / steps) * steps, norm="ortho").clip(0, 1)
             np.testing.assert_allclose(ours[row : row + 8, column : column + 8], expected, atol=1e-4)
 
@@ -86,7 +86,7 @@ def test_a_turning_camera_blurs_the_border_not_the_centre() -> None:
     assert change[28:36, 28:36].mean() < 0.3 * change[:8].mean()
 
 
-def test_coarse_pictures_keep_their_mean() -> None:
+def test_coarse_images_keep_their_mean() -> None:
     image = torch.rand(1, 3, 64, 64)
     small = coarse(image, 16)
     assert small.shape == (1, 3, 16, 16)

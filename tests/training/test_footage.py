@@ -12,11 +12,11 @@ from egohieraloc.boxes import iou_xyxy
 from egohieraloc.errors import ConfigError, DataError, VideoError
 from egohieraloc.query import Query
 from egohieraloc.settings import update
-from egohieraloc.training import from_ego4d, from_visor, pseudo_masks
-from egohieraloc.training.footage import FootageConfig
-from egohieraloc.training.from_ego4d import UNSURE, Ego4dFootage
-from egohieraloc.training.from_visor import VisorFootage
-from egohieraloc.training.pseudo_masks import GRID, MaskCache
+from egohieraloc.training.footage import from_ego4d, from_visor, pseudo_masks
+from egohieraloc.training.footage.footage import FootageConfig
+from egohieraloc.training.footage.from_ego4d import UNSURE, Ego4dFootage
+from egohieraloc.training.footage.from_visor import VisorFootage
+from egohieraloc.training.footage.pseudo_masks import GRID, MaskCache
 from egohieraloc.types import Mask
 from footage_world import (
     CROP_FRAME,
@@ -51,20 +51,20 @@ def open_ego4d(root: Path, masks: str = "masks") -> Ego4dFootage:
     return Ego4dFootage(root / "vq_train.json", root / "clips", MaskCache(root / masks))
 
 
-def test_things_of_ego4d(world: Path) -> None:
+def test_objects_of_ego4d(world: Path) -> None:
     """Two of each clip that is there; the invalid ones, the clip without a name and the lost one are not."""
-    things = open_ego4d(world).things
-    assert [thing.key for thing in things] == ["clip-a", "clip-a", "clip-b", "clip-b", "clip-c", "clip-c"]
-    assert [thing.place for thing in things] == ["video-0"] * 4 + ["video-1"] * 2
-    assert len({thing.name for thing in things}) == len({thing.same for thing in things}) == 6
-    red = things[0]
+    objects = open_ego4d(world).objects
+    assert [target.key for target in objects] == ["clip-a", "clip-a", "clip-b", "clip-b", "clip-c", "clip-c"]
+    assert [target.place for target in objects] == ["video-0"] * 4 + ["video-1"] * 2
+    assert len({target.name for target in objects}) == len({target.same for target in objects}) == 6
+    red = objects[0]
     assert red.boxes.frames.tolist() == [4, 5, 6, 7, 8, 9, CROP_FRAME]
     assert red.boxes.boxes_xyxy[0].tolist() == [52, 20, 52 + SIDE, 20 + SIDE]
     assert (red.crop_frame, red.width, red.height) == (CROP_FRAME, WIDTH, HEIGHT)
 
 
-def test_after_the_last_appearance_a_thing_is_known_to_be_absent(world: Path) -> None:
-    red = open_ego4d(world).things[0]
+def test_after_the_last_appearance_an_object_is_known_to_be_absent(world: Path) -> None:
+    red = open_ego4d(world).objects[0]
     assert red.known.tolist() == [*range(4, 10), *range(10 + UNSURE, QUERY_FRAME)]
 
 
@@ -73,7 +73,7 @@ def test_the_same_title_in_a_clip_may_be_the_same_object(world: Path, tmp_path: 
     sets = content["videos"][0]["clips"][0]["annotations"][0]["query_sets"]
     sets["2"]["object_title"] = sets["1"]["object_title"]
     (tmp_path / "vq.json").write_text(json.dumps(content))
-    one, other, third, *_ = Ego4dFootage(tmp_path / "vq.json", world / "clips", MaskCache(tmp_path)).things
+    one, other, third, *_ = Ego4dFootage(tmp_path / "vq.json", world / "clips", MaskCache(tmp_path)).objects
     assert one.same == other.same != third.same
 
 
@@ -91,11 +91,11 @@ def test_boxes_are_cut_at_the_border_and_slivers_left_out(
     query = content["videos"][0]["clips"][0]["annotations"][0]["query_sets"]["1"]
     query["response_track"][0] |= changes  # the last frame: the file is not sorted
     (tmp_path / "vq.json").write_text(json.dumps(content))
-    thing = Ego4dFootage(tmp_path / "vq.json", world / "clips", MaskCache(tmp_path)).things[0]
-    assert thing.boxes.frames.tolist() == frames
-    assert thing.boxes.boxes_xyxy[:, 3].max() <= HEIGHT
-    assert 9 not in thing.known if 9 not in frames else 9 in thing.known
-    assert thing.crop_frame == crop
+    target = Ego4dFootage(tmp_path / "vq.json", world / "clips", MaskCache(tmp_path)).objects[0]
+    assert target.boxes.frames.tolist() == frames
+    assert target.boxes.boxes_xyxy[:, 3].max() <= HEIGHT
+    assert 9 not in target.known if 9 not in frames else 9 in target.known
+    assert target.crop_frame == crop
 
 
 def test_a_crop_of_the_response_itself_keeps_one_box(world: Path, tmp_path: Path) -> None:
@@ -103,27 +103,27 @@ def test_a_crop_of_the_response_itself_keeps_one_box(world: Path, tmp_path: Path
     query = content["videos"][0]["clips"][0]["annotations"][0]["query_sets"]["1"]
     query["visual_crop"]["frame_number"] = 6
     (tmp_path / "vq.json").write_text(json.dumps(content))
-    thing = Ego4dFootage(tmp_path / "vq.json", world / "clips", MaskCache(tmp_path)).things[0]
-    assert thing.boxes.frames.tolist() == [4, 5, 6, 7, 8, 9]
-    assert thing.boxes.boxes_xyxy[2].tolist() == [68, 20, 68 + SIDE, 20 + SIDE]
-    assert thing.crop_frame == 6
+    target = Ego4dFootage(tmp_path / "vq.json", world / "clips", MaskCache(tmp_path)).objects[0]
+    assert target.boxes.frames.tolist() == [4, 5, 6, 7, 8, 9]
+    assert target.boxes.boxes_xyxy[2].tolist() == [68, 20, 68 + SIDE, 20 + SIDE]
+    assert target.crop_frame == 6
 
 
 @pytest.mark.parametrize("number", [0, 2, 4], ids=["file", "folder", "file at 10 a second"])
-def test_views_show_the_thing_where_the_annotation_says(world: Path, number: int) -> None:
+def test_views_show_the_object_where_the_annotation_says(world: Path, number: int) -> None:
     footage = open_ego4d(world)
-    red = footage.things[number]
+    red = footage.objects[number]
     seen, gone, crop = footage.views(red, np.array([7, 15, CROP_FRAME]))
     x, y = ego4d_box("1", 7)
     assert seen.box is not None
     assert seen.mask is not None
-    assert seen.picture.shape == (HEIGHT // 2, WIDTH // 2, 3)  # the clips are half the size
+    assert seen.image.shape == (HEIGHT // 2, WIDTH // 2, 3)  # the clips are half the size
     assert seen.box.xyxy == (x / 2, y / 2, (x + SIDE) / 2, (y + SIDE) / 2)
-    assert np.abs(seen.picture[seen.mask].mean(0) - RED).max() < 25
+    assert np.abs(seen.image[seen.mask].mean(0) - RED).max() < 25
     assert seen.mask.sum() == pytest.approx((SIDE / 2) ** 2, rel=0.08)
     assert (gone.box, gone.mask) == (None, None)
     assert crop.box is not None
-    assert np.abs(gone.picture - np.full(3, 110.0)).max() < 25
+    assert np.abs(gone.image - np.full(3, 110.0)).max() < 25
 
 
 def test_no_query_with_a_clip_is_an_error(world: Path, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_damaged_frames_are_an_error_with_a_name(world: Path, monkeypatch: pytes
     footage = open_ego4d(world)
     monkeypatch.setattr(from_ego4d.Video, "frames", lambda self, indices: iter(()))
     with pytest.raises(VideoError, match=r"clip-a, .* needs are damaged"):
-        footage.views(footage.things[0], np.array([7]))
+        footage.views(footage.objects[0], np.array([7]))
 
 
 def test_masks_are_made_once(world: Path) -> None:
@@ -146,13 +146,13 @@ def test_masks_are_made_once(world: Path) -> None:
         return colour_provider(query)
 
     footage = open_ego4d(world, "once")
-    with pytest.raises(DataError, match=r"6 of 6 things have no masks .* Run `egohieraloc pseudo-masks`"):
+    with pytest.raises(DataError, match=r"6 of 6 objects have no masks .* Run `egohieraloc pseudo-masks`"):
         footage.require_masks()
     assert footage.make_masks(provider, progress=no_progress) == 6
-    assert len(asked) == sum(len(thing.boxes) for thing in footage.things)
+    assert len(asked) == sum(len(target.boxes) for target in footage.objects)
     footage.require_masks()
     assert footage.make_masks(provider, progress=no_progress) == 0
-    assert len(asked) == sum(len(thing.boxes) for thing in footage.things)
+    assert len(asked) == sum(len(target.boxes) for target in footage.objects)
 
 
 def test_stopped_in_between_nothing_half_made_stays(world: Path) -> None:
@@ -175,11 +175,11 @@ def test_masks_stay_in_their_box_and_where_there_is_none_the_box_is_it(world: Pa
     for name, found, share in (("all", True, 1.0), ("none", False, 1.0)):
         footage = open_ego4d(world, name)
         cache = MaskCache(world / name)
-        cache.make(footage.things[0], footage, lambda q, v=found: (np.full(q.image.shape[:2], v), 0.5))
-        grids = cache.grids(footage.things[0])
+        cache.make(footage.objects[0], footage, lambda q, v=found: (np.full(q.image.shape[:2], v), 0.5))
+        grids = cache.grids(footage.objects[0])
         assert grids.shape == (7, GRID, GRID)
         assert grids.mean() == share
-        view = footage.views(footage.things[0], np.array([7]))[0]
+        view = footage.views(footage.objects[0], np.array([7]))[0]
         assert view.mask is not None
         assert view.mask.sum() == (SIDE // 2) ** 2
 
@@ -188,24 +188,24 @@ def test_many_boxes_are_made_a_few_at_a_time(world: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(pseudo_masks, "AT_A_TIME", 3)
     footage = open_ego4d(world, "few")
     sizes = []
-    pictures = footage.pictures
-    footage.pictures = lambda thing, frames: sizes.append(len(frames)) or pictures(thing, frames)  # type: ignore
-    MaskCache(world / "few").make(footage.things[0], footage, colour_provider)
+    images = footage.images
+    footage.images = lambda target, frames: sizes.append(len(frames)) or images(target, frames)  # type: ignore
+    MaskCache(world / "few").make(footage.objects[0], footage, colour_provider)
     assert sizes == [3, 3, 1]
-    whole = MaskCache(world / "masks").grids(footage.things[0])
-    assert np.array_equal(MaskCache(world / "few").grids(footage.things[0]), whole)
+    whole = MaskCache(world / "masks").grids(footage.objects[0])
+    assert np.array_equal(MaskCache(world / "few").grids(footage.objects[0]), whole)
 
 
 def test_masks_of_other_boxes_and_broken_files_are_refused(world: Path) -> None:
     footage = open_ego4d(world, "bad")
-    cache, thing = MaskCache(world / "bad"), footage.things[0]
-    cache.make(thing, footage, colour_provider)
-    cache.path(thing).rename(cache.path(footage.things[1]))
+    cache, target = MaskCache(world / "bad"), footage.objects[0]
+    cache.make(target, footage, colour_provider)
+    cache.path(target).rename(cache.path(footage.objects[1]))
     with pytest.raises(DataError, match=r"was made for other boxes. Remove it and run"):
-        cache.grids(footage.things[1])
-    cache.path(thing).write_bytes(b"half")
+        cache.grids(footage.objects[1])
+    cache.path(target).write_bytes(b"half")
     with pytest.raises(DataError, match=r"cannot be read as pseudo-masks"):
-        cache.grids(thing)
+        cache.grids(target)
 
 
 @pytest.fixture(scope="module", params=["sparse", "dense"])
@@ -218,20 +218,20 @@ def open_visor(kitchen: tuple[Path, str]) -> VisorFootage:
     return VisorFootage(root / "annotations", root / "images", dense=kind == "dense")
 
 
-def test_things_of_visor(kitchen: tuple[Path, str]) -> None:
+def test_objects_of_visor(kitchen: tuple[Path, str]) -> None:
     """Two lids in each of two stretches of two videos, no hands; every second of the dense frames."""
     footage = open_visor(kitchen)
-    assert len(footage.things) == 8
-    assert not any("hand" in thing.name for thing in footage.things)
-    assert {thing.place for thing in footage.things} == {"P01", "P02"}
-    assert len({thing.same for thing in footage.things}) == 4  # a name in a video
-    red, blue = footage.things[0], footage.things[1]
+    assert len(footage.objects) == 8
+    assert not any("hand" in target.name for target in footage.objects)
+    assert {target.place for target in footage.objects} == {"P01", "P02"}
+    assert len({target.same for target in footage.objects}) == 4  # a name in a video
+    red, blue = footage.objects[0], footage.objects[1]
     assert (red.width, red.height) == VISOR_SIZE[kitchen[1]]
     if kitchen[1] == "sparse":
         assert red.boxes.frames.tolist() == [1, 2, 3, 4, 5]
         assert blue.boxes.frames.tolist() == [3, 4, 5, 6, 7]
         assert red.known.tolist() == blue.known.tolist() == list(range(10))
-        assert footage.things[2].known.tolist() == list(range(10, 20))
+        assert footage.objects[2].known.tolist() == list(range(10, 20))
     else:
         assert red.known.tolist() == [0, 1, 2, 3, 4]
         assert red.boxes.frames.tolist() == [1, 2]
@@ -239,40 +239,40 @@ def test_things_of_visor(kitchen: tuple[Path, str]) -> None:
 
 def test_views_of_visor_have_the_polygons_as_masks(kitchen: tuple[Path, str]) -> None:
     footage = open_visor(kitchen)
-    gone, seen = footage.views(footage.things[0], np.array([0, 1]))
+    gone, seen = footage.views(footage.objects[0], np.array([0, 1]))
     assert (gone.box, gone.mask) == (None, None)
     assert seen.box is not None
     assert seen.mask is not None
-    assert seen.picture.shape == (270, 480, 3)
+    assert seen.image.shape == (270, 480, 3)
     size = VISOR_SIZE[kitchen[1]]
     frame = 1 if kitchen[1] == "sparse" else 2
     expected = np.array(visor_box("red lid", frame, size)) * 480 / size[0]
     assert iou_xyxy(np.array(seen.box.xyxy), expected) > 0.93
-    assert np.abs(seen.picture[seen.mask].mean(0) - RED).max() < 25
+    assert np.abs(seen.image[seen.mask].mean(0) - RED).max() < 25
     assert seen.mask.mean() == pytest.approx(np.prod(expected[2:] - expected[:2]) / (480 * 270), rel=0.1)
 
 
-def test_frames_without_a_picture_are_passed_over(tmp_path: Path) -> None:
+def test_frames_without_an_image_are_passed_over(tmp_path: Path) -> None:
     root = write_visor(tmp_path, videos=("P01_01",))
-    pictures = sorted((root / "images" / "P01_01").iterdir())
-    pictures[2].unlink()
-    red = VisorFootage(root / "annotations", root / "images", dense=False).things[0]
+    images = sorted((root / "images" / "P01_01").iterdir())
+    images[2].unlink()
+    red = VisorFootage(root / "annotations", root / "images", dense=False).objects[0]
     assert len(red.known) == 9
     assert len(red.boxes) == len(SHOWN["red lid"]) - 1
-    with pytest.raises(DataError, match=r"No thing of .* has a picture"):
+    with pytest.raises(DataError, match=r"No object of .* has an image"):
         VisorFootage(root / "annotations", tmp_path, dense=False)
     with pytest.raises(DataError, match=r"holds no \*.json"):
         VisorFootage(tmp_path, tmp_path, dense=False)
 
 
-def test_frames_in_which_a_thing_is_tiny_say_nothing(tmp_path: Path) -> None:
+def test_frames_in_which_an_object_is_tiny_say_nothing(tmp_path: Path) -> None:
     root = write_visor(tmp_path, videos=("P01_01",))
     path = root / "annotations" / "P01_01.json"
     content = json.loads(path.read_text())
     del content["video_annotations"][2]["annotations"][2]
     content["video_annotations"][2]["annotations"][1]["segments"] = [[[0, 0], [5, 0], [5, 50]]]
     path.write_text(json.dumps(content))
-    red = VisorFootage(root / "annotations", root / "images", dense=False).things[0]
+    red = VisorFootage(root / "annotations", root / "images", dense=False).objects[0]
     assert red.boxes.frames.tolist() == [1, 3, 4, 5]
     assert red.known.tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9]
 

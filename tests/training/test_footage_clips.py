@@ -17,11 +17,11 @@ from egohieraloc.cli import app
 from egohieraloc.config import preset
 from egohieraloc.errors import ConfigError, DataError, QueryError, VideoError
 from egohieraloc.settings import override, update
-from egohieraloc.training import footage_clips
 from egohieraloc.training.batches import ClipBatch, part_of_batch
-from egohieraloc.training.footage import FootageConfig, View
-from egohieraloc.training.footage_clips import FootageClips, turned, windows
-from egohieraloc.training.loading import LoadedClips, ego4d_footage, open_footage
+from egohieraloc.training.footage import clips as footage_clips
+from egohieraloc.training.footage.clips import FootageClips, turned, windows
+from egohieraloc.training.footage.footage import FootageConfig, View
+from egohieraloc.training.footage.loading import LoadedClips, ego4d_footage, open_footage
 from egohieraloc.types import Box
 from footage_world import BLUE, RED, colour_provider, write_ego4d, write_visor
 from tiny_sam import save_tiny_sam
@@ -87,7 +87,7 @@ def test_positives_and_negatives_come_in_one_clip(world: Path) -> None:
     assert absent.sum() == 0
 
 
-def test_truth_lies_on_the_thing(world: Path) -> None:
+def test_truth_lies_on_the_object(world: Path) -> None:
     """What the mask covers has one of the two colours, and so does the query; the box is round the mask."""
     some = clips(world, absent_share=0.0, brightness=0.0)
     for place in range(10):
@@ -104,16 +104,16 @@ def test_truth_lies_on_the_thing(world: Path) -> None:
             assert (tight - batch.boxes[0, time]).abs().max() <= 4
 
 
-def test_a_thing_that_is_never_absent_is_looked_for_elsewhere(world: Path) -> None:
+def test_an_object_that_is_never_absent_is_looked_for_elsewhere(world: Path) -> None:
     footage = open_footage(update(CONFIG, {"visor_share": 0.0}), world)[0]
-    shown = [replace(thing, known=thing.boxes.frames[:-1]) for thing in footage.things]
+    shown = [replace(target, known=target.boxes.frames[:-1]) for target in footage.objects]
 
     class Always:
-        things, trust = shown, 0.3
+        objects, trust = shown, 0.3
 
-        def views(self, thing, frames):
-            asked.append(thing.place)
-            return footage.views(thing, frames)
+        def views(self, target, frames):
+            asked.append(target.place)
+            return footage.views(target, frames)
 
     asked: list[str] = []
     some = FootageClips([Always()], update(CONFIG, {"absent_share": 1.0}), NETWORK, batch=4, seed=0)
@@ -122,7 +122,7 @@ def test_a_thing_that_is_never_absent_is_looked_for_elsewhere(world: Path) -> No
         assert batch.presence.sum() == batch.masks.sum() == 0
     pairs = [tuple(asked[k : k + 2]) for k in range(0, len(asked), 2)]  # the clip's place, the query's
     assert all(clip != query for clip, query in pairs)
-    Always.things = [thing for thing in shown if thing.place == "video-0"]
+    Always.objects = [target for target in shown if target.place == "video-0"]
     assert some[0, 0].presence.sum() > 0  # nowhere else to look
 
 
@@ -130,11 +130,11 @@ def test_queries_come_from_the_crop_or_from_the_track(world: Path) -> None:
     footage = open_footage(update(CONFIG, {"visor_share": 0.0}), world)[0]
 
     class Watched:
-        things, trust = footage.things, 0.3
+        objects, trust = footage.objects, 0.3
 
-        def views(self, thing, frames):
+        def views(self, target, frames):
             asked.append(frames.tolist())
-            return footage.views(thing, frames)
+            return footage.views(target, frames)
 
     for share in (0.0, 1.0):
         asked: list[list[int]] = []
@@ -164,13 +164,13 @@ def test_brightness_changes_clip_and_query_each_by_its_own_factor(world: Path) -
 
 def bar_view() -> View:
     """A bar 40 x 10 with a red left half."""
-    picture = np.full((80, 100, 3), 100, np.uint8)
+    image = np.full((80, 100, 3), 100, np.uint8)
     mask = np.zeros((80, 100), bool)
     x, y = 50, 30
     mask[y - 5 : y + 5, x - 20 : x + 20] = True
-    picture[mask] = (30, 30, 200)
-    picture[y - 5 : y + 5, x - 20 : x] = (200, 30, 30)
-    return View(picture, Box(x - 20, y - 5, x + 20, y + 5), mask)
+    image[mask] = (30, 30, 200)
+    image[y - 5 : y + 5, x - 20 : x] = (200, 30, 30)
+    return View(image, Box(x - 20, y - 5, x + 20, y + 5), mask)
 
 
 @pytest.mark.parametrize(("angle", "size"), [(0, (40, 10)), (90, (10, 40)), (-90, (10, 40)), (45, (35, 35))])
@@ -186,11 +186,11 @@ def test_a_query_turns_about_its_middle_with_its_mask_and_box(angle: float, size
     assert (x, y) == pytest.approx(tuple(expected), abs=1)
 
 
-def test_a_window_of_any_turned_query_fits_its_picture() -> None:
+def test_a_window_of_any_turned_query_fits_its_image() -> None:
     bar = bar_view()
     mask = np.zeros_like(bar.mask)
     mask[20:60, 30:70] = True
-    for view in (bar, View(bar.picture, Box(30, 20, 70, 60), mask)):
+    for view in (bar, View(bar.image, Box(30, 20, 70, 60), mask)):
         for angle in range(-135, 136, 15):
             query = turned(view, angle, 1.6)
             assert 1.6 * max(query.box.width, query.box.height) <= query.image.shape[0] + 1
@@ -199,18 +199,18 @@ def test_a_window_of_any_turned_query_fits_its_picture() -> None:
 def test_what_cannot_be_turned_says_so() -> None:
     view = bar_view()
     with pytest.raises(QueryError, match="does not: its mask is empty"):
-        turned(View(view.picture), 0, 1.6)
+        turned(View(view.image), 0, 1.6)
     with pytest.raises(QueryError, match="too small to be turned"):
-        turned(View(view.picture, view.box, np.zeros_like(view.mask)), 0, 1.6)
+        turned(View(view.image, view.box, np.zeros_like(view.mask)), 0, 1.6)
 
 
 def test_windows_are_runs_of_known_frames(world: Path) -> None:
-    thing = open_footage(CONFIG, world)[0].things[0]  # seen 4 to 9, then known from 12 to 21 to be absent
-    assert windows(thing, 3, absent=True).tolist() == [[k, k + 1, k + 2] for k in range(12, 20)]
-    shown = windows(thing, 3, absent=False)
+    target = open_footage(CONFIG, world)[0].objects[0]  # seen 4 to 9, then known from 12 to 21 to be absent
+    assert windows(target, 3, absent=True).tolist() == [[k, k + 1, k + 2] for k in range(12, 20)]
+    shown = windows(target, 3, absent=False)
     assert shown[:4].tolist() == [[k, k + 1, k + 2] for k in range(4, 8)]
     assert shown[-1].tolist() == [9, 12, 13]
-    assert windows(replace(thing, known=np.array([8, 9])), 4, absent=False).tolist() == [[8, 9, 9, 9]]
+    assert windows(replace(target, known=np.array([8, 9])), 4, absent=False).tolist() == [[8, 9, 9, 9]]
 
 
 def test_damaged_frames_are_drawn_again_a_few_times(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +306,7 @@ def test_masks_by_sam_from_the_command_line(options: list[str | Path], tmp_path:
     save_tiny_sam(tmp_path / "sam")
     options += ["--set", f"footage.pseudo_masks={tmp_path / 'masks'}"]
     made = command("pseudo-masks", *options, "--sam", tmp_path / "sam")
-    assert "Made the masks of 6 things; 6 are there." in made
+    assert "Made the masks of 6 objects; 6 are there." in made
     assert len(list((tmp_path / "masks").glob("*.npz"))) == 6
     open_footage(update(CONFIG, {"pseudo_masks": str(tmp_path / "masks")}), Path(options[3]))  # all are there
 
@@ -327,11 +327,11 @@ def test_training_on_footage_from_the_command_line(options: list[str | Path], tm
 
 
 def test_a_look_at_the_footage(options: list[str | Path], tmp_path: Path) -> None:
-    command("train", *options, "--out", tmp_path / "look", "--sheet")
+    command("train", *options, "--out", tmp_path / "look", "--preview")
     sheet = cv2.imread(str(tmp_path / "look" / "contact_sheet.png"))
     assert sheet.shape == (8 * 448, 224 + 2 * 448, 3)
     with pytest.raises(ConfigError, match="Only composed clips"):
-        command("train", *options, "--out", tmp_path / "look", "--sheet", "--publishable")
+        command("train", *options, "--out", tmp_path / "look", "--preview", "--publishable")
 
 
 def test_without_masks_training_says_what_to_do_first(options: list[str | Path], tmp_path: Path) -> None:

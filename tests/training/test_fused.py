@@ -8,9 +8,9 @@ from types import ModuleType
 import pytest
 import torch
 
-from egohieraloc.training import degrade, painting
-from egohieraloc.training.painting import DISTRACTOR, TARGET, Backdrop, Layer
-from egohieraloc.training.render import LEVELS, mip_atlas, on_level, window_points
+from egohieraloc.training.composer import degrade, painting
+from egohieraloc.training.composer.painting import DISTRACTOR, TARGET, Backdrop, Layer
+from egohieraloc.training.composer.render import LEVELS, mip_atlas, on_level, window_points
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -20,7 +20,7 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     pytest.importorskip("triton")
     if DEVICE == "cpu":
         monkeypatch.setenv("TRITON_INTERPRET", "1")
-    return importlib.reload(importlib.import_module("egohieraloc.training.fused"))
+    return importlib.reload(importlib.import_module("egohieraloc.training.composer.fused"))
 
 
 def draw(side: int = 64, window: int = 32) -> tuple[torch.Tensor, Layer, torch.Tensor]:

@@ -349,7 +349,7 @@ def test_stages_that_are_not_there_cannot_be_frozen(tmp_path: Path, count: int) 
         train(build(), source, override(SHORT, [f"freeze_stages={count}"]), tmp_path)
 
 
-DISTRIBUTED = override(SHORT, ["steps=4", "freeze_norm=all", "strangers=0"])  # a process has its own
+DISTRIBUTED = override(SHORT, ["steps=4", "freeze_norm=all", "negatives=0"])  # a process has its own
 NO_CONTRAST = LossWeights(contrast=0)  # as are its negatives
 
 

@@ -49,8 +49,8 @@ rand_weight = rand(3, 4, 5)
 
 
 def test_every_loss_has_its_gradient_checked() -> None:
-    """Cells and likeness are one function, checked below; the query's mask is cross-entropy and overlap."""
-    assert CASES.keys() | {"score", "cells", "likeness", "query_mask"} == {
+    """Cells and similarity are one function, checked below; the query's mask is cross-entropy and overlap."""
+    assert CASES.keys() | {"score", "cells", "similarity", "query_mask"} == {
         f.name for f in fields(LossWeights)
     }
 
@@ -181,10 +181,10 @@ def test_look_alikes_always_count() -> None:
 
 
 def test_contrast_by_hand() -> None:
-    likeness = torch.tensor([[1.0, 0.0, 0.5], [0.2, 0.9, 0.1], [0.0, 0.0, 0.0]])
+    similarity = torch.tensor([[1.0, 0.0, 0.5], [0.2, 0.9, 0.1], [0.0, 0.0, 0.0]])
     present = torch.tensor([1.0, 1.0, 0.0])
-    loss = losses.contrast_loss(likeness, APART, present, scale=2.0)
-    first = -math.log(math.exp(2) / (math.exp(2) + 1))  # frame 2 shows the same thing and is left out
+    loss = losses.contrast_loss(similarity, APART, present, scale=2.0)
+    first = -math.log(math.exp(2) / (math.exp(2) + 1))  # frame 2 shows the same object and is left out
     second = -math.log(math.exp(1.8) / (math.exp(0.4) + math.exp(1.8) + math.exp(0.2)))
     assert float(loss) == pytest.approx((first + second) / 2, rel=1e-5)
 
@@ -216,7 +216,7 @@ def test_the_papers_weights() -> None:
         0.1,
         0.2,
     )
-    assert PAPER.dice == PAPER.cells == PAPER.likeness == PAPER.contrast == 0
+    assert PAPER.dice == PAPER.cells == PAPER.similarity == PAPER.contrast == 0
 
 
 def test_one_process_divides_by_its_own_count() -> None:

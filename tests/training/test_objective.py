@@ -10,47 +10,47 @@ import torch
 from clips import clip_batch
 from egohieraloc.config import preset
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.training.objective import _add_strangers, clip_terms
+from egohieraloc.training.objective import _add_negatives, clip_terms
 
-LIKENESS = torch.tensor(
+SIMILARITY = torch.tensor(
     [[0.9, 0.2, 0.5, 0.4], [0.3, 0.9, 0.1, 0.2], [0.6, 0.1, 0.9, 0.7], [0.1, 0.8, 0.2, 0.9]]
 )
-SURE = -torch.inf  # the object may be there: no stranger
+SURE = -torch.inf  # the object may be there: no negative
 
 
-def test_strangers_are_the_frames_of_other_clips_that_are_liked_best() -> None:
-    seen, truth = _add_strangers(LIKENESS, times=3, count=2)
+def test_negatives_are_the_frames_of_other_clips_that_are_liked_best() -> None:
+    seen, truth = _add_negatives(SIMILARITY, times=3, count=2)
     assert seen.tolist() == [[0, 1, 2, 6, 9], [3, 4, 5, 0, 9], [6, 7, 8, 9, 0], [9, 10, 11, 3, 6]]
     presence = truth(torch.ones(4, 3))
     assert presence.reshape(4, 5).tolist() == [[1, 1, 1, 0, 0]] * 4
     assert truth(torch.ones(4, 3, 2, 2)).shape == (20, 2, 2)
 
 
-def test_a_frame_that_may_show_the_object_is_no_stranger() -> None:
-    likeness = LIKENESS.clone()
-    likeness[0, 2] = likeness[0, 3] = SURE
-    seen, truth = _add_strangers(likeness, times=1, count=2)
+def test_a_frame_that_may_show_the_object_is_no_negative() -> None:
+    similarity = SIMILARITY.clone()
+    similarity[0, 2] = similarity[0, 3] = SURE
+    seen, truth = _add_negatives(similarity, times=1, count=2)
     assert seen[0].tolist() == [0, 1, 0]  # too few others: its own once more, with its own truth
     boxes = torch.arange(16.0).reshape(4, 1, 4)
     assert truth(boxes).reshape(4, 3, 4)[0].tolist() == [[0, 1, 2, 3], [0, 0, 0, 0], [0, 1, 2, 3]]
 
 
-def test_no_strangers_in_a_batch_of_one() -> None:
-    seen, truth = _add_strangers(torch.zeros(1, 1), times=2, count=2)
+def test_no_negatives_in_a_batch_of_one() -> None:
+    seen, truth = _add_negatives(torch.zeros(1, 1), times=2, count=2)
     assert seen.tolist() == [[0, 1, 0]]
     assert truth(torch.tensor([[0.0, 1.0]])).tolist() == [0, 1, 0]
 
 
 def test_what_a_clip_shows_is_left_out() -> None:
-    """With all clips said to show the thing, strangers are the own frames and no contrast is left."""
+    """With all clips said to show the object, negatives are the own frames and no contrast is left."""
     torch.manual_seed(0)
     network = EgoHieraLocNet(preset("tiny")).eval()
     batch, chance = clip_batch(preset("tiny"), clips=3, times=1), torch.full((3, 2), 0.6)
     everywhere = dataclasses.replace(batch, shown=torch.arange(3).expand(3, 3))
     with torch.no_grad():
         alone, _ = clip_terms(network, everywhere, chance)
-        again, _ = clip_terms(network, everywhere, chance, strangers=1)
-        apart, _ = clip_terms(network, batch, chance, strangers=1)
+        again, _ = clip_terms(network, everywhere, chance, negatives=1)
+        apart, _ = clip_terms(network, batch, chance, negatives=1)
     assert float(alone["contrast"]) == 0
     assert float(apart["contrast"]) > 0
     # The same frame seen twice: only what the QAM remembers of the first time makes a difference.
@@ -64,7 +64,7 @@ def test_masks_are_learnt_from_the_own_frames_alone() -> None:
     batch, chance = clip_batch(preset("tiny"), clips=4, times=2), torch.full((4, 2), 0.6)
     with torch.no_grad():
         alone, seen_alone = clip_terms(network, batch, chance)
-        among, seen_among = clip_terms(network, batch, chance, strangers=2)
+        among, seen_among = clip_terms(network, batch, chance, negatives=2)
     for name in ("mask", "dice", "mask_in_box", "query_mask"):
         torch.testing.assert_close(among[name], alone[name])
     torch.testing.assert_close(seen_among["mask_iou"], seen_alone["mask_iou"])
@@ -72,7 +72,7 @@ def test_masks_are_learnt_from_the_own_frames_alone() -> None:
 
 
 def test_the_score_is_learnt_as_answers_use_it() -> None:
-    """Surer where the thing is, or less sure where it is not, and the loss of the score falls."""
+    """Surer where the object is, or less sure where it is not, and the loss of the score falls."""
     torch.manual_seed(0)
     network = EgoHieraLocNet(preset("tiny")).eval()
     batch, chance = clip_batch(preset("tiny"), clips=2, times=1), torch.full((2, 2), 0.6)

@@ -12,10 +12,16 @@ import pytest
 import torch
 
 from egohieraloc.errors import DataError
-from egohieraloc.training.packs import Packs, is_validation_photo, object_ids, read_packs, validation_objects
+from egohieraloc.training.composer.packs import (
+    Packs,
+    is_validation_photo,
+    object_ids,
+    read_packs,
+    validation_objects,
+)
 
 PHOTOS = [f"coco_{k:012d}" for k in range(40)] + [f"groc_{k:05d}" for k in range(20)]
-OBJECTS = [f"thing_{k}" for k in (0, 1, 2, 3, 32, 33, 4, 5)]
+OBJECTS = [f"jar_{k}" for k in (0, 1, 2, 3, 32, 33, 4, 5)]
 RESERVED = OBJECTS[4:6]  # the first by its name, the other as its near duplicate
 HELD_OUT = OBJECTS[6:]
 
@@ -34,7 +40,7 @@ def write_tar(path: Path, members: dict[str, bytes]) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Photo k is all of grey 3 k, upright pictures 192 wide; sprite k has k + 1 in red."""
+    """Photo k is all of grey 3 k, upright images 192 wide; sprite k has k + 1 in red."""
     (tmp_path / "photos").mkdir()
     (tmp_path / "sprites").mkdir()
     write_tar(
@@ -68,7 +74,7 @@ def folder(tmp_path: Path) -> Path:
         write_tar(tmp_path / "sprites" / shard, members)
     (tmp_path / "sprites/index.json").write_text(json.dumps({"objects": index}))
     (tmp_path / "sprites/heldout_objects.txt").write_text("\n".join(HELD_OUT) + "\n")
-    rows = [("thing_0", "thing_2", "0"), ("thing_1", "thing_4", "1"), ("thing_33", "thing_32", "0")]
+    rows = [("jar_0", "jar_2", "0"), ("jar_1", "jar_4", "1"), ("jar_33", "jar_32", "0")]
     lines = ["similarity\textent\tobject_a\tobject_b\tcrosses_split"]
     lines += ["\t".join(("0.9", "0.1", *row)) for row in rows]
     (tmp_path / "sprites/near_duplicates.tsv").write_text("\n".join(lines) + "\n")
@@ -94,8 +100,8 @@ def test_photos_are_split_by_name_once_and_for_all(folder: Path) -> None:
 def test_one_object_in_twelve_is_kept_for_validation_with_its_near_duplicates(folder: Path) -> None:
     assert reds(read_packs(folder)) == [1, 2, 3, 4]
     assert reds(read_packs(folder, split="val")) == [5, 6]
-    assert validation_objects(OBJECTS[:6], [("thing_33", "thing_32")]) == set(RESERVED)
-    assert validation_objects(OBJECTS[:6], []) == {"thing_32"}
+    assert validation_objects(OBJECTS[:6], [("jar_33", "jar_32")]) == set(RESERVED)
+    assert validation_objects(OBJECTS[:6], []) == {"jar_32"}
     names = [f"object {k}" for k in range(1200)]
     assert 60 < len(validation_objects(names, [])) < 140
 
@@ -115,7 +121,7 @@ def test_ids_join_through_others() -> None:
     assert object_ids(["a", "b", "c", "d", "e"], pairs).tolist() == [0, 0, 0, 0, 4]
 
 
-def test_publishable_keeps_grocery_pictures_only(folder: Path) -> None:
+def test_publishable_keeps_grocery_images_only(folder: Path) -> None:
     packs = read_packs(folder, publishable=True)
     assert all(PHOTOS[k].startswith("groc_") for k in greys(packs))
     assert len(packs.photos) > 10
@@ -163,13 +169,13 @@ def test_broken_files_are_refused(folder: Path) -> None:
     archive.write_bytes(b"no tar at all")
     with pytest.raises(DataError, match="Cannot read"):
         read_packs(folder)
-    write_tar(archive, {"coco_000000000001.webp": b"no picture"})
+    write_tar(archive, {"coco_000000000001.webp": b"no image"})
     with pytest.raises(DataError, match="decoded"):
         read_packs(folder)
 
 
 def test_sprites_must_be_small_and_have_alpha(folder: Path) -> None:
-    name = "thing_0/00.webp"
+    name = "jar_0/00.webp"
     write_tar(folder / "sprites/train.tar", {name: webp(np.zeros((64, 64, 3), np.uint8))})
     with pytest.raises(DataError, match="without views"):
         read_packs(folder)

@@ -16,9 +16,9 @@ from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import load_weights, save_weights
 from egohieraloc.settings import override
 from egohieraloc.training import recipe as module
+from egohieraloc.training.composer.packs import Packs
 from egohieraloc.training.loop import OptimConfig
 from egohieraloc.training.losses import PAPER
-from egohieraloc.training.packs import Packs
 from egohieraloc.training.recipe import build_network, read_recipe, run_recipe
 
 TINY = """

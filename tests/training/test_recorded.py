@@ -22,7 +22,7 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="only a CU
 
 @needs_cuda
 def test_a_recorded_run_is_the_plain_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = OptimConfig(steps=WARM_UP + 12, warmup=4, precision="no", strangers=1, log_every=1, seed=3)
+    config = OptimConfig(steps=WARM_UP + 12, warmup=4, precision="no", negatives=1, log_every=1, seed=3)
 
     def source(step: int) -> ClipBatch:
         batch = clip_batch(preset("tiny"), clips=4, times=2, seed=step)

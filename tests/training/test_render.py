@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from egohieraloc.training.render import (
+from egohieraloc.training.composer.render import (
     chain,
     dense,
     distort,

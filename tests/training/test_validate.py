@@ -17,7 +17,7 @@ from egohieraloc.localize import Localizer
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Calibration, Weights, load_weights
 from egohieraloc.settings import override
-from egohieraloc.training.composed_videos import compose_halves
+from egohieraloc.training.composer.composed_videos import compose_halves
 from egohieraloc.training.validate import Answers, Validation, composed_answers, ego4d_answers
 from footage_world import write_ego4d
 
@@ -74,7 +74,7 @@ def test_the_best_is_kept_through_a_resume(tmp_path: Path, network: EgoHieraLocN
     assert json.loads((tmp_path / "best.json").read_text())["step"] == 1
 
 
-def test_composed_questions_all_show_their_thing_and_never_change(network: EgoHieraLocNet) -> None:
+def test_composed_questions_all_show_their_object_and_never_change(network: EgoHieraLocNet) -> None:
     config = calm_config(frame_px=128, query_px=64, clip_frames=2, edge_share=0.0)
     halves = compose_halves(tiny_packs(), CPU, clips=4, config=config)
     ask = composed_answers(halves)
@@ -104,7 +104,7 @@ def test_ego4d_questions(tmp_path: Path, network: EgoHieraLocNet) -> None:
         assert 0 <= score <= 1
     content = json.loads(path.read_text())
     crop = content["videos"][0]["clips"][0]["annotations"][0]["query_sets"]["1"]["visual_crop"]
-    crop |= {"x": -500.0}  # outside the picture: a miss
+    crop |= {"x": -500.0}  # outside the image: a miss
     path.write_text(json.dumps(content))
     (_, nothing, score), *_ = ego4d_answers(path, tmp_path / "clips", 3)(localizer)
     assert (len(nothing), score) == (0, 0)

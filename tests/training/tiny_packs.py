@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from egohieraloc.training.composer_config import ComposerConfig
-from egohieraloc.training.packs import Packs
+from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.packs import Packs
 
 GREEN, BLUE = (20, 220, 30), (30, 40, 230)
 SPRITE_COLOURS = ((230, 20, 200), (240, 230, 10), (10, 220, 230), (250, 120, 10))
@@ -22,12 +22,12 @@ query_compression_share crop_only_share box_jitter loose_box_share
 
 def tiny_packs(*, photos: int = 8, views: int = 4, sprite_id: tuple[int, ...] = (0, 1, 2, 3)) -> Packs:
     rng = np.random.default_rng(0)
-    pictures = np.repeat(rng.integers(90, 130, (photos, 256, 256, 1), dtype=np.uint8), 3, axis=3)
+    images = np.repeat(rng.integers(90, 130, (photos, 256, 256, 1), dtype=np.uint8), 3, axis=3)
     ellipse, box = np.array([60, 70, 140, 130]), np.array([160, 150, 220, 230])
     y, x = np.mgrid[:256, :256] + 0.5
     inside = ((x - 100) / 40) ** 2 + ((y - 100) / 30) ** 2 <= 1
-    pictures[:, inside] = GREEN
-    pictures[:, box[1] : box[3], box[0] : box[2]] = BLUE
+    images[:, inside] = GREEN
+    images[:, box[1] : box[3], box[0] : box[2]] = BLUE
     cy, cx = (np.mgrid[:96, :96] + 0.5) / 48 - 1
     crops = np.stack([(cx**2 + cy**2 <= 1) * np.uint8(255), np.full((96, 96), 255, np.uint8)])
     sprites = np.zeros((len(sprite_id), views, 192, 192, 4), np.uint8)
@@ -38,7 +38,7 @@ def tiny_packs(*, photos: int = 8, views: int = 4, sprite_id: tuple[int, ...] = 
     angle = np.arange(views) * 2 * np.pi / views
     direction = np.stack((np.cos(angle), np.sin(angle), 0 * angle), -1).astype(np.float32)
     return Packs(
-        photos=torch.from_numpy(pictures),
+        photos=torch.from_numpy(images),
         mask_crops=torch.from_numpy(np.tile(crops, (photos, 1, 1))),
         mask_photo=torch.arange(photos).repeat_interleave(2),
         mask_box=torch.from_numpy(np.tile(np.stack((ellipse, box)), (photos, 1)).astype(np.float32)),

@@ -13,7 +13,7 @@ SQUARE, BITS = 16, 12
 WIDTH, HEIGHT = 96, 64  # squares in rows of six
 
 
-def picture_of(number: int, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
+def image_of(number: int, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
     rgb = np.zeros((height, width, 3), np.uint8)
     for bit in range(BITS):
         if number >> bit & 1:
@@ -48,7 +48,7 @@ def write_video(
         if rotation:
             stream.set_display_rotation(rotation)
         for number in range(frames):
-            frame = av.VideoFrame.from_ndarray(picture_of(number), format="rgb24")
+            frame = av.VideoFrame.from_ndarray(image_of(number), format="rgb24")
             frame.pts = number if times is None else times[number]
             frame.time_base = time_base or 1 / Fraction(rate)
             output.mux(stream.encode(frame))

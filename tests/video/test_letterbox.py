@@ -24,7 +24,7 @@ def test_box_there_and_back(letterbox: Letterbox, x: float, y: float, width: flo
 
 
 @given(letterboxes)
-def test_the_picture_fits_centred_and_fills_one_side(letterbox: Letterbox) -> None:
+def test_the_image_fits_centred_and_fills_one_side(letterbox: Letterbox) -> None:
     inside = letterbox.content
     assert letterbox.box_to_canvas(Box(0, 0, letterbox.width, letterbox.height)) == inside
     assert max(inside.width, inside.height) == letterbox.size
@@ -35,9 +35,7 @@ def test_the_picture_fits_centred_and_fills_one_side(letterbox: Letterbox) -> No
 
 
 @given(letterboxes, st.integers(1, 120))
-def test_a_cropped_mask_covers_the_picture_and_less_than_a_cell_more(
-    letterbox: Letterbox, cells: int
-) -> None:
+def test_a_cropped_mask_covers_the_image_and_less_than_a_cell_more(letterbox: Letterbox, cells: int) -> None:
     grid = np.arange(cells * cells).reshape(cells, cells)
     mask, covered = letterbox.mask_to_frame(grid)
     assert mask.size > 0
@@ -61,13 +59,13 @@ def test_full_hd_by_hand() -> None:
     assert covered.xyxy == pytest.approx((0, -2 / 252 * 1080, 1920, 1080 + 2 / 252 * 1080))
 
 
-def test_a_square_picture_of_the_right_size_is_unchanged() -> None:
+def test_a_square_image_of_the_right_size_is_unchanged() -> None:
     rgb = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
     assert np.array_equal(Letterbox(64, 64, 64).apply(rgb), rgb)
 
 
 @pytest.mark.parametrize(("width", "height"), [(640, 360), (360, 640), (30, 20)])
-def test_a_point_in_the_picture_is_where_the_box_says(width: int, height: int) -> None:
+def test_a_point_in_the_image_is_where_the_box_says(width: int, height: int) -> None:
     letterbox = Letterbox(width, height, 224)
     rgb = np.full((height, width, 3), 40, np.uint8)
     box = Box(width // 2, height // 4, width // 2 + width // 4, height // 4 + height // 4)

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 import pytest
 from av.stream import Disposition
-from numbered_video import HEIGHT, WIDTH, number_of, picture_of, write_video
+from numbered_video import HEIGHT, WIDTH, image_of, number_of, write_video
 from PIL import Image
 
 from egohieraloc.errors import VideoError
@@ -31,7 +31,7 @@ KINDS = {
     "short_gop.mp4": {"options": {"bf": "2", "g": "4"}},
     "open_gop.mkv": {"options": {"x264-params": "open-gop=1:bframes=3:keyint=12"}},
     "stream.ts": {"options": {"g": "12"}},
-    "pictures.avi": {"codec": "mjpeg"},
+    "images.avi": {"codec": "mjpeg"},
     "mpeg4.mp4": {"codec": "mpeg4", "options": {"bf": "2"}},
     "h264.avi": {},
     "raw.h264": {},
@@ -46,7 +46,7 @@ def make_video(tmp_path: Path) -> Callable[..., Path]:
 
 
 def numbers(frames) -> list[int]:
-    """The number each picture shows, which must be the one the reader says."""
+    """The number each image shows, which must be the one the reader says."""
     seen = []
     for frame in frames:
         assert number_of(frame.rgb) == frame.index
@@ -77,7 +77,7 @@ def test_left_out_frames_change_no_pixel_of_the_others(make_video, name: str) ->
         assert np.array_equal(frame.rgb, wanted[frame.index])
 
 
-def test_hidden_pictures_of_vp8_are_not_counted(make_video) -> None:
+def test_hidden_images_of_vp8_are_not_counted(make_video) -> None:
     path = make_video("hidden.webm", frames=30, codec="libvpx")
     with av.open(str(path)) as plain:
         packets = [bytes(packet) for packet in plain.demux(video=0) if packet.size]
@@ -180,8 +180,8 @@ def test_far_frames_are_reached_by_key_frames(make_video, decoded: list[int], na
     assert not {number for number in decoded if 178 < number < 275}
 
 
-def test_pictures_that_stand_alone_are_decoded_alone(make_video, decoded: list[int]) -> None:
-    assert numbers(Video.open(make_video("pictures.avi", codec="mjpeg")).frames([3, 8, 50])) == [3, 8, 50]
+def test_images_that_stand_alone_are_decoded_alone(make_video, decoded: list[int]) -> None:
+    assert numbers(Video.open(make_video("images.avi", codec="mjpeg")).frames([3, 8, 50])) == [3, 8, 50]
     assert decoded == [3, 8, 50]
 
 
@@ -307,14 +307,14 @@ def test_content_hash(make_video, tmp_path: Path, monkeypatch) -> None:
 
 def write_folder(folder: Path, count: int = 12, ending: str = "png") -> Path:
     for number in range(count):
-        write_image(folder / f"frame_{number}.{ending}", picture_of(number))
+        write_image(folder / f"frame_{number}.{ending}", image_of(number))
     return folder
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg", "webp", "JPG"])
 def test_folder_in_natural_order(tmp_path: Path, ending: str) -> None:
     folder = write_folder(tmp_path / "frames", ending=ending)
-    (folder / "notes.txt").write_text("not a picture")
+    (folder / "notes.txt").write_text("not an image")
     (folder / f"._frame_1.{ending}").write_text("left by another system")
     video = Video.open(folder)
     assert (video.info.fps, video.info.num_frames, video.duration_s) == (5, 12, pytest.approx(2.4))
@@ -332,7 +332,7 @@ def test_folder_hash(tmp_path: Path) -> None:
     assert Video.open(folder, folder_fps=6).content_hash != wanted
     (folder / "frame_2.png").rename(folder / "frame_3.png")
     assert Video.open(folder).content_hash != wanted
-    write_image(tmp_path / "two" / "frame_1.png", picture_of(5))
+    write_image(tmp_path / "two" / "frame_1.png", image_of(5))
     assert Video.open(tmp_path / "two").content_hash != wanted
 
 
@@ -404,9 +404,9 @@ def test_bad_files(make_video, tmp_path: Path) -> None:
         Video.open(tmp_path / "text.mp4")
     with pytest.raises(VideoError, match=r"no_index\.mp4 cannot be read as a video"):
         Video.open(cut(make_video("no_index.mp4"), 0.2))
-    with pytest.raises(VideoError, match=r"half_index\.mp4 holds no pictures: it is empty or cut off"):
+    with pytest.raises(VideoError, match=r"half_index\.mp4 holds no images: it is empty or cut off"):
         Video.open(cut(make_video("half_index.mp4"), 0.6))
-    with pytest.raises(VideoError, match=r"none\.mp4 holds no pictures: it is empty or cut off"):
+    with pytest.raises(VideoError, match=r"none\.mp4 holds no images: it is empty or cut off"):
         Video.open(write_empty(tmp_path / "none.mp4"))
     with pytest.raises(VideoError, match=r"none\.mkv cannot be read as a video \(End of file\)"):
         Video.open(write_empty(tmp_path / "none.mkv"))
@@ -415,7 +415,7 @@ def test_bad_files(make_video, tmp_path: Path) -> None:
     with wave.open(str(tmp_path / "sound.wav"), "wb") as sound:
         sound.setparams((1, 2, 8000, 0, "NONE", ""))
         sound.writeframes(bytes(16000))
-    with pytest.raises(VideoError, match=r"sound\.wav holds no pictures: only sound"):
+    with pytest.raises(VideoError, match=r"sound\.wav holds no images: only sound"):
         Video.open(tmp_path / "sound.wav")
 
 
@@ -451,14 +451,14 @@ def test_a_name_that_looks_like_an_address_is_a_file(make_video, tmp_path: Path,
     assert Video.open("concat:12:30.mp4").info.num_frames == 4
 
 
-def test_a_cover_picture_is_no_video(tmp_path: Path) -> None:
+def test_a_cover_image_is_no_video(tmp_path: Path) -> None:
     path = tmp_path / "song.mp4"
     with av.open(str(path), "w") as output:
         sound = output.add_stream("aac", rate=8000, layout="mono")
         cover = output.add_stream("mjpeg", rate=1)
         cover.width, cover.height, cover.pix_fmt = WIDTH, HEIGHT, "yuvj420p"
         cover.disposition = Disposition.attached_pic
-        output.mux(cover.encode(av.VideoFrame.from_ndarray(picture_of(1), format="rgb24")))
+        output.mux(cover.encode(av.VideoFrame.from_ndarray(image_of(1), format="rgb24")))
         silence = av.AudioFrame.from_ndarray(np.zeros((1, 8000), np.float32), "fltp", "mono")
         silence.sample_rate = 8000
         output.mux(sound.encode(silence))
@@ -468,7 +468,7 @@ def test_a_cover_picture_is_no_video(tmp_path: Path) -> None:
 
 
 def test_bad_folders(tmp_path: Path) -> None:
-    with pytest.raises(VideoError, match="holds no pictures"):
+    with pytest.raises(VideoError, match="holds no images"):
         Video.open(tmp_path)
     folder = write_folder(tmp_path / "frames", 3)
     for rate in (0, -1, math.nan, math.inf):
@@ -478,7 +478,7 @@ def test_bad_folders(tmp_path: Path) -> None:
     with pytest.raises(VideoError, match=r"frame_1\.png is 20x10, frame_0\.png is 96x64"):
         list(Video.open(folder).samples())
     (folder / "frame_1.png").write_text("text")
-    with pytest.raises(VideoError, match=r"frame_1\.png is not a picture"):
+    with pytest.raises(VideoError, match=r"frame_1\.png is not an image"):
         Video.open(folder).frame(1)
 
 
@@ -511,8 +511,8 @@ print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 def write_long_video(path: Path, seconds: int) -> None:
     """A second of 1080p at 10 fps, encoded once and repeated."""
-    picture = np.random.default_rng(0).integers(0, 255, (1080, 1920, 3), np.uint8)
-    frame = av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(format="yuv420p")
+    image = np.random.default_rng(0).integers(0, 255, (1080, 1920, 3), np.uint8)
+    frame = av.VideoFrame.from_ndarray(image, format="rgb24").reformat(format="yuv420p")
     with av.open(str(path), "w") as output:
         stream = output.add_stream("libx264", rate=10, options={"preset": "ultrafast", "crf": "51"})
         stream.width, stream.height, stream.pix_fmt = 1920, 1080, "yuv420p"
@@ -565,21 +565,21 @@ def test_focal_length_where_the_file_states_one(make_video, tmp_path: Path) -> N
         assert Video.open(tagged).focal_px == (None if wanted is None else pytest.approx(wanted))
 
 
-def test_focal_length_from_the_first_picture_of_a_folder(tmp_path: Path) -> None:
-    picture = Image.new("RGB", (64, 48))
-    picture.save(tmp_path / "2.jpg")
+def test_focal_length_from_the_first_image_of_a_folder(tmp_path: Path) -> None:
+    image = Image.new("RGB", (64, 48))
+    image.save(tmp_path / "2.jpg")
     assert Video.open(tmp_path).focal_px is None
     exif = Image.Exif()
     exif.get_ifd(0x8769)[0xA405] = 28
-    picture.save(tmp_path / "1.jpg", exif=exif)
+    image.save(tmp_path / "1.jpg", exif=exif)
     assert Video.open(tmp_path).focal_px == pytest.approx(28 / np.hypot(36, 24) * 80)
 
 
-def test_a_picture_an_hour_and_names_of_other_times(tmp_path: Path) -> None:
+def test_an_image_an_hour_and_names_of_other_times(tmp_path: Path) -> None:
     """Rates far below one a second, and file names that are no UTF-8."""
     for name in (b"1-\xff.png", b"2.png"):
-        write_image(tmp_path / "picture.png", np.zeros((4, 4, 3), np.uint8))
-        os.replace(tmp_path / "picture.png", os.path.join(os.fsencode(tmp_path), name))
+        write_image(tmp_path / "image.png", np.zeros((4, 4, 3), np.uint8))
+        os.replace(tmp_path / "image.png", os.path.join(os.fsencode(tmp_path), name))
     video = Video.open(tmp_path, folder_fps=1 / 3600)
     assert video.times_s.tolist() == [0, 3600]
     assert len(video.content_hash) == 32

@@ -1,4 +1,4 @@
-"""A Localizer that finds things at once, or when told to, without a network."""
+"""A Localizer that finds objects at once, or when told to, without a network."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WIDTH, HEIGHT, FPS, FRAMES = 160, 120, 10, 40
 
 @dataclass(frozen=True)
 class FakeLocalizer:
-    """Finds the thing at 2.0 to 3.0 s, and less surely at 0.6 to 1.0 s; in 3D at 2.2 m.
+    """Finds the object at 2.0 to 3.0 s, and less surely at 0.6 to 1.0 s; in 3D at 2.2 m.
 
     Files in `switches` change what it does: `hold` keeps it busy in the stage it names (or `decode`), `die`
     ends its process, `fail` makes it fail, `miss` and `lost` let it find nothing, in 2D and in 3D. It writes

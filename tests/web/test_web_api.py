@@ -70,9 +70,9 @@ def test_the_query_is_the_frame_of_that_time(serve: Callable[..., Any], clip: Pa
     with serve() as client:
         asked = ask(client, upload(client, clip)["id"])
         folder = tmp_path / "page" / "queries" / asked["id"]
-        picture = read_image(folder / "picture.png")
-        assert picture.shape == (HEIGHT, WIDTH, 3)
-        assert np.flatnonzero(picture[50, :, 0] > 160)[0] == pytest.approx(30, abs=2)
+        image = read_image(folder / "image.png")
+        assert image.shape == (HEIGHT, WIDTH, 3)
+        assert np.flatnonzero(image[50, :, 0] > 160)[0] == pytest.approx(30, abs=2)
         assert asked["seen_at_s"] == pytest.approx(1.0)
         thumbnail = client.get(f"/queries/{asked['id']}/thumbnail")
         bgr = cv2.imdecode(np.frombuffer(thumbnail.content, np.uint8), cv2.IMREAD_COLOR)
@@ -81,11 +81,11 @@ def test_the_query_is_the_frame_of_that_time(serve: Callable[..., Any], clip: Pa
 
 
 @pytest.mark.parametrize(("form", "box"), [({}, [0, 0, 32, 24]), ({"box": "4,4,10,10"}, [4, 4, 14, 14])])
-def test_a_question_by_picture(
+def test_a_question_by_image(
     client: TestClient, video_id: str, tmp_path: Path, form: dict[str, str], box: list[float]
 ) -> None:
     write_image(tmp_path / "crop.png", np.full((24, 32, 3), 200, np.uint8))
-    files = {"picture": ("../../evil.png", (tmp_path / "crop.png").read_bytes())}
+    files = {"image": ("../../evil.png", (tmp_path / "crop.png").read_bytes())}
     response = client.post(f"/videos/{video_id}/queries", data=form, files=files)
     assert response.status_code == 201, response.text
     assert response.json()["box"] == box

@@ -49,7 +49,7 @@ def test_a_text_called_mp4(client: TestClient) -> None:
     assert "cannot be read as a video" in refusal(send(client, b"This is no video.\n" * 50), 422)
 
 
-def test_a_picture_called_mp4(client: TestClient, tmp_path: Path) -> None:
+def test_an_image_called_mp4(client: TestClient, tmp_path: Path) -> None:
     write_image(tmp_path / "grey.png", np.full((32, 48, 3), 128, np.uint8))
     assert "this format are not taken" in refusal(send(client, (tmp_path / "grey.png").read_bytes()), 422)
 
@@ -77,7 +77,7 @@ def test_a_claim_that_is_no_number(client: TestClient) -> None:
 
 def test_a_question_that_is_too_large(client: TestClient, video_id: str) -> None:
     response = client.post(
-        f"/videos/{video_id}/queries", files={"picture": b"x"}, headers={"Content-Length": "99000000"}
+        f"/videos/{video_id}/queries", files={"image": b"x"}, headers={"Content-Length": "99000000"}
     )
     assert "at most 32 MB" in refusal(response, 413)
 
@@ -147,10 +147,10 @@ def test_questions_nobody_can_answer(
     assert "/page/" not in error
 
 
-def test_a_picture_that_is_none(client: TestClient, video_id: str) -> None:
-    response = client.post(f"/videos/{video_id}/queries", files={"picture": ("crop.png", b"not a picture")})
+def test_an_image_that_is_none(client: TestClient, video_id: str) -> None:
+    response = client.post(f"/videos/{video_id}/queries", files={"image": ("crop.png", b"not an image")})
     assert (
-        refusal(response, 422) == "The file is not a picture that can be read. Give a PNG, JPEG or WebP file."
+        refusal(response, 422) == "The file is not an image that can be read. Give a PNG, JPEG or WebP file."
     )
 
 
@@ -201,14 +201,14 @@ def test_a_video_that_ends_early_is_taken_with_a_warning(serve: Callable[..., An
     assert entry["warning"].startswith("The file ends early")
 
 
-def test_a_picture_size_beyond_all_measure(
+def test_an_image_size_beyond_all_measure(
     monkeypatch: pytest.MonkeyPatch, clip: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(media, "MAX_PIXELS", 100)
     with pytest.raises(Exception, match="160x120; at most"):
         media.inspect_video(None, None, clip)
     write_image(tmp_path / "big.png", np.zeros((20, 20, 3), np.uint8))
-    with pytest.raises(Exception, match="picture is too large"):
+    with pytest.raises(Exception, match="image is too large"):
         media.prepare_query(None, None, tmp_path, clip, None, None, tmp_path / "big.png")
 
 

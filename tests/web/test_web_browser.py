@@ -72,7 +72,7 @@ def open_page(browser: Any, live: Live, clip: Path) -> Iterator[Open]:
 
 
 def wait_for_still(page: Any, moment: str) -> None:
-    """Until the server's own picture of a moment is shown."""
+    """Until the server's own image of a moment is shown."""
     page.wait_for_selector(f"#still[alt='Frame at {moment}']:not([hidden])")
 
 
@@ -86,7 +86,7 @@ def scrub_to(page: Any, time_s: float) -> None:
 
 
 def draw_box(page: Any, x1: float, y1: float, x2: float, y2: float) -> None:
-    """Drag over the picture; corners in pixels of the video (160x120)."""
+    """Drag over the image; corners in pixels of the video (160x120)."""
     area = page.locator("#stage").bounding_box()
     scale = area["width"] / 160
     page.mouse.move(area["x"] + x1 * scale, area["y"] + y1 * scale)
@@ -200,7 +200,7 @@ def test_where_in_space(open_page: Open, live: Live) -> None:
     (live.switches / "hold").write_text("poses: matching")
     page = open_page()
     ask_about_the_square(page, in_3d=True)
-    wait_for_words(page, "Where you walked: comparing pictures, 50\u00a0%, about ")
+    wait_for_words(page, "Where you walked: comparing images, 50\u00a0%, about ")
     screenshot(page, "progress-3d")
     (live.switches / "hold").unlink()
     wait_for_words(page, "2.2 m, in front of you, to your left and below. 20 of 20 frames", "place-words")
@@ -237,7 +237,7 @@ def wait_for_another_look(page: Any, canvas: Any, looks: set[bytes]) -> None:
     looks.add(look)
 
 
-def test_the_same_thing_can_be_asked_for_again_in_space(open_page: Open) -> None:
+def test_the_same_object_can_be_asked_for_again_in_space(open_page: Open) -> None:
     page = open_page()
     ask_about_the_square(page)
     wait_for_headline(page, "Last seen")
@@ -337,10 +337,10 @@ def test_a_reload_keeps_the_drawn_box(open_page: Open) -> None:
     wait_for_headline(page, "Last seen")
 
 
-def test_a_picture_instead_of_a_box(open_page: Open, tmp_path: Path) -> None:
+def test_an_image_instead_of_a_box(open_page: Open, tmp_path: Path) -> None:
     write_image(tmp_path / "crop.png", np.full((30, 40, 3), (220, 30, 30), np.uint8))
     page = open_page()
-    page.set_input_files("#picture-file", tmp_path / "crop.png")
+    page.set_input_files("#image-file", tmp_path / "crop.png")
     page.wait_for_selector("#crop:not([hidden])")
     assert page.inner_text("#hint") == "crop.png"
     page.click("#ask")

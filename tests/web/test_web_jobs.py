@@ -165,7 +165,7 @@ def test_damaged_entries_are_passed_over(serve: Serve, clip: Path, tmp_path: Pat
 def test_events_keep_the_line_open_and_end_with_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "EVENT_SILENCE_S", -1.0)
     monkeypatch.setattr(routes, "EVENT_PAUSE_S", 0.0)
-    entry = QueryEntry(id="0" * 16, video_id="1" * 16, asked_at=0)
+    entry = QueryEntry(id="0" * 16, video_id="1" * 16, created_at=0)
     looks = iter([entry, entry, UnknownIdError("removed")])
 
     def look() -> QueryEntry:

@@ -12,9 +12,9 @@ import typer
 from egohieraloc import __version__
 from egohieraloc.cli import ablations, figure, locate, score, serve, track, train
 from egohieraloc.cli import eval as evaluate
+from egohieraloc.cli.average import average
 from egohieraloc.cli.calibrate import calibrate
 from egohieraloc.cli.demo import demo
-from egohieraloc.cli.merge import merge
 from egohieraloc.errors import EgoHieraLocError
 
 app = typer.Typer(
@@ -25,9 +25,9 @@ app = typer.Typer(
 app.command("locate")(locate.locate)
 app.command("track")(track.track)
 app.command("train")(train.train)
-app.command("distil")(train.distil)
+app.command("distill")(train.distill)
 app.command("pseudo-masks")(train.pseudo_masks)
-app.command("merge")(merge)
+app.command("average")(average)
 app.command("calibrate")(calibrate)
 app.command("demo")(demo)
 app.command("serve")(serve.serve)
@@ -50,7 +50,7 @@ def about(
         typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and end."),
     ] = False,
 ) -> None:
-    """Where was this thing last seen? Visual query localization in first-person video."""
+    """Where was this object last seen? Visual query localization in first-person video."""
 
 
 def main() -> None:

@@ -15,10 +15,10 @@ def calibrate(
     questions: Annotated[int, typer.Option(help="How many composed videos to ask about in a round.")] = 96,
     rounds: Annotated[int, typer.Option(help="How many rounds, each of other videos.")] = 6,
 ) -> None:
-    """Fit the answer's score on composed videos of things that were never trained on."""
+    """Fit the answer's score on composed videos of objects that were never trained on."""
     from egohieraloc.models.weights import copy_weights
     from egohieraloc.training import calibrate as calibration
-    from egohieraloc.training.packs import read_packs
+    from egohieraloc.training.composer.packs import read_packs
 
     packs = read_packs(data, split="val", limit=calibration.PACK_LIMIT)
     fitted, evidence = calibration.calibrate(model, packs, questions=questions, rounds=rounds)
@@ -26,7 +26,7 @@ def calibrate(
     right = [e for e in evidence if e.right]
     lowest = calibration.logit_threshold(evidence)
     print(
-        f"{sum(e.present for e in evidence)} present things ({len(right)} answered rightly) and "
+        f"{sum(e.present for e in evidence)} present objects ({len(right)} answered rightly) and "
         f"{sum(not e.present for e in evidence)} absent ones.\n"
         f"Score = sigmoid({fitted.slope:.3f} * logit(peak) + {fitted.offset:.3f}), "
         f"threshold {fitted.threshold:.3f}: it refuses "

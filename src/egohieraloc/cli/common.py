@@ -25,7 +25,7 @@ Settings = Annotated[
     ),
 ]
 Fps = Annotated[str, typer.Option(help="Samples a second, or 'native' for every frame.")]
-FolderFps = Annotated[float, typer.Option(help="Pictures a second when VIDEO is a folder.")]
+FolderFps = Annotated[float, typer.Option(help="Images a second when VIDEO is a folder.")]
 Cache = Annotated[Path | None, typer.Option(help="Folder that keeps what is known of videos.")]
 STAGES = {
     "encode": "Reading the video",
@@ -47,12 +47,12 @@ def build_localizer(
 
 
 def read_query(
-    video: Video, picture: Path | None, box: str | None, at: float | None, mask: Path | None
+    video: Video, image: Path | None, box: str | None, at: float | None, mask: Path | None
 ) -> Query:
-    """What the options describe: a crop, a picture and a box, or a moment of the video and a box."""
+    """What the options describe: a crop, an image and a box, or a moment of the video and a box."""
     region = parse_box(box) if box else None
-    if picture is not None:
-        return Query.from_image(picture, box=region, mask=mask, seen_at_s=at)
+    if image is not None:
+        return Query.from_image(image, box=region, mask=mask, seen_at_s=at)
     if at is None or region is None:
         raise QueryError(
             "Say what to look for: --query PICTURE, or --at SECONDS together with --box x,y,w,h."

@@ -1,4 +1,4 @@
-"""`egohieraloc demo`: the whole thing on the bundled clip, with the truth beside the answer."""
+"""`egohieraloc demo`: the whole object on the bundled clip, with the truth beside the answer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def demo(
 
 
 def told(truth: DemoTruth) -> str:
-    """When the thing was really last in sight."""
+    """When the object was really last in sight."""
     first_s, last_s = (sample / truth.sample_fps for sample in truth.appearances[-1])
     return f"In truth it was last in sight from {first_s:.1f} s to {last_s:.1f} s."
 
@@ -79,7 +79,7 @@ class PlaceError:
 
     error_m: float
     angle_deg: float
-    distance_m: float  # true, from the camera that asks
+    distance_m: float  # true, from the query camera
 
 
 def compare_place(place: Localization3D, cameras: Reconstruction, truth: DemoTruth) -> PlaceError:
@@ -88,7 +88,7 @@ def compare_place(place: Localization3D, cameras: Reconstruction, truth: DemoTru
     centers = -np.einsum("nij,ni->nj", rotation, shift)
     _, fit = align_to_positions(cameras, dict(enumerate(centers)), max_error=0.1)
     error_m = np.linalg.norm(fit.target_from_source.points(place.point_world) - truth.target_center_world)
-    true = rotation[place.asked_frame] @ truth.target_center_world + shift[place.asked_frame]
+    true = rotation[place.query_frame] @ truth.target_center_world + shift[place.query_frame]
     cosine = true @ place.displacement / (np.linalg.norm(true) * place.distance)
     angle_deg = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
     return PlaceError(float(error_m), float(angle_deg), float(np.linalg.norm(true)))

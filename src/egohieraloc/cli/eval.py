@@ -21,11 +21,11 @@ from egohieraloc.data.egotracks import read_egotracks
 from egohieraloc.data.trek150 import read_trek150
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import egotracks, tables, trek150, vq2d, vq3d
-from egohieraloc.evaluation.answering import ClipAnswers, System, VisualAnswers
-from egohieraloc.evaluation.following import EgoTracksAnswers, Trek150Answers
-from egohieraloc.evaluation.placing import PlaceAnswers, Views, place_questions
 from egohieraloc.evaluation.predictions import read_vq2d_predictions
 from egohieraloc.evaluation.run import run, run_info
+from egohieraloc.evaluation.run_tracking import EgoTracksAnswers, Trek150Answers
+from egohieraloc.evaluation.run_vq2d import ClipAnswers, System, VisualAnswers
+from egohieraloc.evaluation.run_vq3d import PlaceAnswers, Views, place_questions
 from egohieraloc.inference.store import default_cache
 from egohieraloc.localize import LocalizerConfig, with_settings
 from egohieraloc.models.weights import find_weights, load_weights

@@ -140,9 +140,9 @@ def scene(
     chosen = [pick(places, number) for number in query or [0]]
     methods = [(name, read_vq3d_predictions(path)) for name, path in _named(answers)]
     paths = read_clip_poses(poses) if poses else {}
-    pictures: dict[QueryKey, Query] = {}
+    images: dict[QueryKey, Query] = {}
     if vq2d_annotations and mapping and clips:
-        pictures = sources.place_pictures(chosen, vq2d_annotations, mapping, clips)
+        images = sources.place_images(chosen, vq2d_annotations, mapping, clips)
     shown = [
         space.Scene(
             place.object_title,
@@ -152,7 +152,7 @@ def scene(
                 for name, found in methods
             ),
             _good_poses(paths, place.key.clip),
-            pictures.get(place.key),
+            images.get(place.key),
         )
         for place in chosen
     ]

@@ -1,4 +1,4 @@
-"""`egohieraloc locate`: where was this thing last seen?"""
+"""`egohieraloc locate`: where was this object last seen?"""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import typer
 
 from egohieraloc.cli import common
 from egohieraloc.geometry.depth import read_depth_folder
-from egohieraloc.geometry.locate import describe as describe_place
+from egohieraloc.geometry.place import describe as describe_place
 from egohieraloc.geometry.reconstruction import read_cameras
 from egohieraloc.geometry.reference import (
     CameraHeight,
-    PosedPictures,
+    PosedImages,
     Reference,
     parse_known_length,
     read_known_positions,
-    read_posed_pictures,
+    read_posed_images,
 )
 from egohieraloc.localize import DepthSource
 from egohieraloc.models.depth import DepthNetwork
@@ -32,19 +32,19 @@ from egohieraloc.video.reader import Video
 
 
 def locate(
-    video: Annotated[Path, typer.Argument(help="A video file, or a folder of pictures.")],
+    video: Annotated[Path, typer.Argument(help="A video file, or a folder of images.")],
     query: Annotated[
-        Path | None, typer.Option(help="A picture of the thing: a crop, or with --box a frame.")
+        Path | None, typer.Option(help="An image of the object: a crop, or with --box a frame.")
     ] = None,
-    box: Annotated[str | None, typer.Option(help="Where the thing is in the picture: x,y,w,h.")] = None,
+    box: Annotated[str | None, typer.Option(help="Where the object is in the image: x,y,w,h.")] = None,
     at: Annotated[
         float | None, typer.Option(help="Take the query from this moment of the video, in seconds.")
     ] = None,
     query_mask: Annotated[
-        Path | None, typer.Option(help="The thing's pixels in the query picture, white on black.")
+        Path | None, typer.Option(help="The object's pixels in the query image, white on black.")
     ] = None,
     until: Annotated[
-        float | None, typer.Option(help="The time of asking; only what was before it is looked at.")
+        float | None, typer.Option(help="The query time; only what was before it is looked at.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for result.json, report.html, overlay.mp4, masks.")
@@ -65,8 +65,8 @@ def locate(
     positions: Annotated[
         Path | None, typer.Option(help="For metres: known camera positions, lines 'name x y z'.")
     ] = None,
-    posed_pictures: Annotated[
-        Path | None, typer.Option(help="For metres: a folder of five or more pictures with cameras.json.")
+    posed_images: Annotated[
+        Path | None, typer.Option(help="For metres: a folder of five or more images with cameras.json.")
     ] = None,
     known_length: Annotated[
         str | None,
@@ -83,16 +83,16 @@ def locate(
     settings: common.Settings = None,
     cache: common.Cache = None,
 ) -> None:
-    """Find the last appearance of a thing in a video."""
+    """Find the last appearance of an object in a video."""
     source = Video.open(video, folder_fps=folder_fps)
     question = common.read_query(source, query, box, at, query_mask)
-    space = (poses, depth, depth_model, positions, posed_pictures, known_length, camera_height)
+    space = (poses, depth, depth_model, positions, posed_images, known_length, camera_height)
     if not in_3d and any(option is not None for option in space):
         raise typer.BadParameter("Camera poses, depth and what makes them metric are used with --3d only.")
     cameras = read_cameras(poses) if poses else None
-    reference = _read_reference(source, positions, posed_pictures, known_length, camera_height)
-    if cameras is not None and isinstance(reference, PosedPictures):
-        raise typer.BadParameter("--posed-pictures are registered into a map; --poses brings none.")
+    reference = _read_reference(source, positions, posed_images, known_length, camera_height)
+    if cameras is not None and isinstance(reference, PosedImages):
+        raise typer.BadParameter("--posed-images are registered into a map; --poses brings none.")
     maps = _depth_source(source, depth, depth_model, device)
     localizer = common.build_localizer(model, device, settings, fps, cache)
     # What is missing to write the answer shows now, not after the search.
@@ -125,21 +125,21 @@ def locate(
 def _read_reference(
     video: Video,
     positions: Path | None,
-    posed_pictures: Path | None,
+    posed_images: Path | None,
     known_length: str | None,
     camera_height: float | None,
 ) -> Reference | None:
     """What makes the camera path metric: one of the four, or nothing."""
-    given = (positions, posed_pictures, known_length, camera_height)
+    given = (positions, posed_images, known_length, camera_height)
     if sum(option is not None for option in given) > 1:
         raise typer.BadParameter(
-            "Give one of --positions, --posed-pictures, --known-length, --camera-height: each sets the scale."
+            "Give one of --positions, --posed-images, --known-length, --camera-height: each sets the scale."
         )
     if positions is not None:
-        pictures = video.source.pictures if isinstance(video.source, Folder) else ()
-        return read_known_positions(positions, [picture.name for picture in pictures])
-    if posed_pictures is not None:
-        return read_posed_pictures(posed_pictures)
+        images = video.source.images if isinstance(video.source, Folder) else ()
+        return read_known_positions(positions, [image.name for image in images])
+    if posed_images is not None:
+        return read_posed_images(posed_images)
     if known_length is not None:
         return parse_known_length(known_length)
     return None if camera_height is None else CameraHeight(camera_height)
@@ -160,9 +160,9 @@ def _depth_source(
 
 def _viewpoint(result: Result, place: Localization3D) -> str:
     last = result.video.frame_indices[-1]
-    if place.asked_frame == last:
-        return "where the camera is at the time of asking"
-    return f"frame {place.asked_frame} (frame {last}, the time of asking, has no camera pose)"
+    if place.query_frame == last:
+        return "where the camera is at the query time"
+    return f"frame {place.query_frame} (frame {last}, the query time, has no camera pose)"
 
 
 def describe(result: Result) -> str:

@@ -17,7 +17,7 @@ from egohieraloc.data.ego4d_3d import read_mapping, read_vq3d, visual_queries_of
 from egohieraloc.data.egotracks import TrackingQuery, read_clip_lengths, read_egotracks
 from egohieraloc.data.trek150 import read_trek150
 from egohieraloc.errors import DataError
-from egohieraloc.evaluation import egotracks, submission, tables, trek150, validation, vq2d, vq3d
+from egohieraloc.evaluation import egotracks, submission, submission_check, tables, trek150, vq2d, vq3d
 from egohieraloc.evaluation.predictions import read_vq2d_predictions
 from egohieraloc.evaluation.run import versions, write_results
 from egohieraloc.evaluation.significance import compare_seeds, measures_of_runs, paired_bootstrap
@@ -226,15 +226,15 @@ def validate(
 ) -> None:
     """Check a submission: order, counts, types and ranges."""
     if benchmark is Benchmark.vq2d:
-        problems = validation.validate_vq2d(annotations, submission)
+        problems = submission_check.validate_vq2d(annotations, submission)
     elif benchmark is Benchmark.vq3d:
-        problems = validation.validate_vq3d(annotations, submission)
+        problems = submission_check.validate_vq3d(annotations, submission)
     elif benchmark is Benchmark.egotracks:
-        problems = validation.validate_egotracks(
+        problems = submission_check.validate_egotracks(
             _tracking_queries(annotations, None), _lengths(clip_info), submission
         )
     else:
-        problems = validation.validate_trek150(list(read_trek150(annotations)), submission)
+        problems = submission_check.validate_trek150(list(read_trek150(annotations)), submission)
     for problem in problems[:SHOWN_PROBLEMS]:
         typer.echo(f"  {problem}")
     if len(problems) > SHOWN_PROBLEMS:

@@ -30,7 +30,7 @@ def serve(
     fps: common.Fps = "5",
     settings: common.Settings = None,
 ) -> None:
-    """Serve a page for the browser: choose a video, draw a box around a thing, see where it was last."""
+    """Serve a page for the browser: choose a video, draw a box around an object, see where it was last."""
     try:
         import uvicorn
 

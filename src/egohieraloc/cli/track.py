@@ -16,8 +16,8 @@ from egohieraloc.video.reader import Video
 
 
 def track(
-    video: Annotated[Path, typer.Argument(help="A video file, or a folder of pictures.")],
-    box: Annotated[str, typer.Option(help="The thing at the start: x,y,w,h.")],
+    video: Annotated[Path, typer.Argument(help="A video file, or a folder of images.")],
+    box: Annotated[str, typer.Option(help="The object at the start: x,y,w,h.")],
     at: Annotated[float, typer.Option(help="The moment of the box, in seconds.")] = 0.0,
     backward: Annotated[bool, typer.Option(help="Also follow it back to the beginning.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write JSON lines here instead of printing them.")] = None,
@@ -27,7 +27,7 @@ def track(
     folder_fps: common.FolderFps = 5.0,
     settings: common.Settings = None,
 ) -> None:
-    """Follow a thing through a video; prints one JSON line per frame: frame, time_s, box and score."""
+    """Follow an object through a video; prints one JSON line per frame: frame, time_s, box and score."""
     source = Video.open(video, folder_fps=folder_fps)
     localizer = common.build_localizer(model, device, settings, fps, None)
     region = common.parse_box(box)

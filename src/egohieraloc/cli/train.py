@@ -23,20 +23,20 @@ def train(
         bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")
     ] = False,
     minutes: Annotated[float, typer.Option(help="Stop after so long, to be resumed.")] = math.inf,
-    sheet: Annotated[
-        bool, typer.Option("--sheet", help="Only write a contact sheet of samples to --out.")
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Only write a contact sheet of samples to --out.")
     ] = False,
     publishable: Annotated[
-        bool, typer.Option("--publishable", help="Samples whose pictures may be published.")
+        bool, typer.Option("--publishable", help="Samples whose images may be published.")
     ] = False,
     settings: Settings = None,
 ) -> None:
     """Train a network on composed clips, or on Ego4D-VQ and VISOR."""
-    from egohieraloc.training.contact_sheet import write_contact_sheet
+    from egohieraloc.training.preview import write_contact_sheet
     from egohieraloc.training.recipe import read_recipe, run_recipe, sample_clips
 
     recipe = read_recipe(config, settings or [])
-    if sheet:
+    if preview:
         write_contact_sheet(out, sample_clips(recipe, data, publishable=publishable))
         print(f"Wrote {out / 'contact_sheet.png'} and an overview beside it.")
         return
@@ -44,7 +44,7 @@ def train(
     print(f"Stopped after step {state.step} of {recipe.optim.steps}; weights are in {out}.")
 
 
-def distil(
+def distill(
     data: Annotated[Path, typer.Option(help="Folder with photos/ and sprites/.")],
     out: Annotated[Path, typer.Option(help="File for the backbone, to be given as `start`.")],
     student: Annotated[str, typer.Option(help="Backbone that learns.")] = "pvt_v2_b1",
@@ -60,11 +60,11 @@ def distil(
     from egohieraloc.inference.predict import choose_device
     from egohieraloc.models.backbone import build_backbone, load_imagenet
     from egohieraloc.settings import override
-    from egohieraloc.training.distil import DistilConfig, save_backbone
-    from egohieraloc.training.distil import distil as run
-    from egohieraloc.training.packs import read_packs
+    from egohieraloc.training.composer.packs import read_packs
+    from egohieraloc.training.distill import DistillConfig, save_backbone
+    from egohieraloc.training.distill import distill as run
 
-    config = override(DistilConfig(), settings or [])
+    config = override(DistillConfig(), settings or [])
     torch.manual_seed(config.seed)
     learner, model = (build_backbone(BackboneConfig(name=name)) for name in (student, teacher))
     load_imagenet(model, teacher_weights)
@@ -73,7 +73,7 @@ def distil(
 
         def report(step: int, loss: float) -> None:
             losses.append(loss)
-            show("distil", step + 1, config.steps)
+            show("distill", step + 1, config.steps)
 
         run(learner, model, read_packs(data).photos, config, choose_device(device), report=report)
     save_backbone(out, learner)
@@ -89,7 +89,7 @@ def pseudo_masks(
 ) -> None:
     """Make a mask for every box of Ego4D-VQ, once, before training. Goes on where it was stopped."""
     from egohieraloc.models.sam import SamProvider
-    from egohieraloc.training.loading import ego4d_footage
+    from egohieraloc.training.footage.loading import ego4d_footage
     from egohieraloc.training.recipe import read_recipe
 
     footage = ego4d_footage(read_recipe(config, settings or []).footage, data)
@@ -97,4 +97,4 @@ def pseudo_masks(
         made = footage.make_masks(
             SamProvider(sam, device=device), progress=lambda done, total: show("masks", done, total)
         )
-    print(f"Made the masks of {made} things; {len(footage.things)} are there.")
+    print(f"Made the masks of {made} objects; {len(footage.objects)} are there.")

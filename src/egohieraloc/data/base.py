@@ -33,7 +33,7 @@ class QueryKey:
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """Boxes of one thing at increasing frame numbers. Boxes may leave the picture; frames may be left out."""
+    """Boxes of one object at increasing frame numbers. Boxes may leave the image; frames may be left out."""
 
     frames: Ints  # (N,)
     boxes_xyxy: Floats  # (N, 4)
@@ -88,7 +88,7 @@ class Track:
         return float(self.areas.max()) if len(self) else None
 
     def clipped(self, width: float, height: float) -> Track:
-        """The parts inside a picture of this size."""
+        """The parts inside an image of this size."""
         return Track(self.frames, np.clip(self.boxes_xyxy, 0, np.array([width, height, width, height])))
 
     def at(self, frames: Ints) -> tuple[Floats, NDArray[np.bool_]]:
@@ -113,8 +113,8 @@ class TrackingPass:
     """One way through a clip for a tracker: the frames in the order it sees them."""
 
     frames: Ints  # (N,)
-    start: Box | None  # the box at the first of them, or None when the thing has yet to be found
-    template_frame: int  # where the thing is shown
+    start: Box | None  # the box at the first of them, or None when the object has yet to be found
+    template_frame: int  # where the object is shown
     template: Box
 
 

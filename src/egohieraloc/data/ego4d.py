@@ -20,7 +20,7 @@ class VisualQuery:
     annotation_index: int
     query_frame: int  # when one asks: the answer lies before
     crop_frame: int  # where the crop was cut, which may be after `query_frame`
-    crop: Box  # as annotated: it may leave the picture
+    crop: Box  # as annotated: it may leave the image
     fps: float
     width: int
     height: int

@@ -57,7 +57,7 @@ class ClipPoses:
 
 @dataclass(frozen=True)
 class Intrinsics:
-    """A radial fisheye camera, in pixels of a picture of this size."""
+    """A radial fisheye camera, in pixels of an image of this size."""
 
     width: int
     height: int
@@ -138,7 +138,7 @@ def read_clip_poses(path: str | Path) -> dict[str, ClipPoses]:
 
 
 def read_intrinsics(path: str | Path) -> dict[str, tuple[Intrinsics, ...]]:
-    """`scan_to_intrinsics.json`: by scan, one camera per picture size."""
+    """`scan_to_intrinsics.json`: by scan, one camera per image size."""
     cameras: dict[str, tuple[Intrinsics, ...]] = {}
     for scan_uid, sizes in stream_object(path, array=""):
         with reading(f"{path}: scan {scan_uid}"):

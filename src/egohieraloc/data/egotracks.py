@@ -25,14 +25,14 @@ FRAME_STEP = 6  # 30 frames per second scored at 5
 
 @dataclass(frozen=True, eq=False)
 class TrackingQuery:
-    """One thing to follow. Frames are those of the exported clip."""
+    """One object to follow. Frames are those of the exported clip."""
 
     key: QueryKey
     object_title: str
     crop_frame: int
     crop: Box
     truth: Track | None  # where it is visible, the crop's frame among them; None where there is no answer
-    size: tuple[int, int] | None = None  # width and height of the annotated pictures, where the file says it
+    size: tuple[int, int] | None = None  # width and height of the annotated images, where the file says it
 
     @property
     def longest_absence_s(self) -> float | None:

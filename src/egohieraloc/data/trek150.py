@@ -41,7 +41,7 @@ class TrekSequence:
 
     name: str
     folder: Path
-    truth_xywh: Floats  # (N, 4); -1 where the thing is not visible
+    truth_xywh: Floats  # (N, 4); -1 where the object is not visible
     attributes: frozenset[str]
     anchors: tuple[tuple[int, bool], ...]  # (frame, backwards)
     interactions: tuple[tuple[int, int, int], ...]  # (first frame, last frame, index in HANDS)

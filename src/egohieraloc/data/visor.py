@@ -1,4 +1,4 @@
-"""VISOR: polygons of hands and things in EPIC-Kitchens. Sparse files at 1920x1080, dense ones at 854x480."""
+"""VISOR: polygons of hands and objects in EPIC-Kitchens. Sparse files at 1920x1080, dense ones at 854x480."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DENSE_SIZE = (854, 480)
 
 @dataclass(frozen=True, eq=False)
 class VisorObject:
-    """One thing in one frame."""
+    """One object in one frame."""
 
     uid: str
     name: str
     class_id: int | None
-    exhaustive: str  # y, n or inconclusive: whether all things of this class are marked
-    in_contact_with: str | None  # hands: the uid of the thing they hold
+    exhaustive: str  # y, n or inconclusive: whether all objects of this class are marked
+    in_contact_with: str | None  # hands: the uid of the object they hold
     on_which_hand: tuple[str, ...]  # gloves
     polygons: tuple[Floats, ...]  # each (N, 2), pixels
     width: int

@@ -1,4 +1,4 @@
-"""The bundled clip: a rendered walk through a room, a picture of one thing in it, and the exact truth.
+"""The bundled clip: a rendered walk through a room, an image of one object in it, and the exact truth.
 
 `truth.json` holds `unit`, `camera` and `frames` as `cameras.json` does (metres, a pinhole camera, one
 `cam_from_world` 3x4 per frame of the clip), and besides
@@ -30,7 +30,7 @@ class DemoTruth:
 
     width: int
     height: int
-    focal_px: float  # pinhole, the axis in the middle of the picture
+    focal_px: float  # pinhole, the axis in the middle of the image
     cam_from_world: Floats  # (F, 3, 4), metres
     target_name: str
     target_center_world: Floats  # (3,)

@@ -1,7 +1,7 @@
 """EgoTracks' measures: average overlap, and precision, recall and F of long-term tracking.
 
 For a threshold tau on the tracker's score, precision is the mean IoU over the frames it reports (frames
-without the thing count 0), recall the mean IoU over the frames that show it (unreported frames count 0). The
+without the object count 0), recall the mean IoU over the frames that show it (unreported frames count 0). The
 tau with the best F is reported. S is the number of sequences, T the scored frames of one.
 """
 
@@ -81,7 +81,7 @@ def measure(query: TrackingQuery, answer: TrackAnswer | None, num_frames: int | 
         num_frames = 1 + max(int(t.frames[-1]) for t in (query.truth, track) if len(t))
     frames = scored_frames(query.crop_frame, num_frames)
     truth, visible = query.truth.at(frames)
-    # The tracker was given the thing at the crop's frame. As in the benchmark's code that frame is no longer
+    # The tracker was given the object at the crop's frame. As in the benchmark's code that frame is no longer
     # one to find, though a box reported there still counts against precision.
     visible &= frames != query.crop_frame
     boxes, reported = track.at(frames)
@@ -94,7 +94,7 @@ def measure(query: TrackingQuery, answer: TrackAnswer | None, num_frames: int | 
 
 
 def average_overlap(sequences: Sequence[SequenceOverlaps]) -> float:
-    """Mean over sequences of the mean IoU over the frames that show the thing."""
+    """Mean over sequences of the mean IoU over the frames that show the object."""
     return float(np.mean([s.iou[s.visible].mean() for s in sequences]))
 
 

@@ -29,7 +29,7 @@ FORMAT_NUMBER = 1
 
 @dataclass(frozen=True, eq=False)
 class TrackAnswer:
-    """Where a thing was in a clip; the track is empty when it was not found."""
+    """Where an object was in a clip; the track is empty when it was not found."""
 
     key: QueryKey
     track: Track
@@ -76,7 +76,7 @@ class TrackAnswer:
 
 @dataclass(frozen=True, eq=False)
 class PlaceAnswer:
-    """Where a thing is: in the scan, and in the camera that asks. What is not known is None."""
+    """Where an object is: in the scan, and in the query camera. What is not known is None."""
 
     key: QueryKey
     point_world: Floats | None  # (3,)

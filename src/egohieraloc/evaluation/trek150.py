@@ -1,6 +1,6 @@
 """TREK-150's measures: success (SS), normalised precision (NPS) and generalised success robustness (GSR).
 
-A run starts with the true box; frames where the thing is not visible are skipped. Boxes are x, y, w, h in
+A run starts with the true box; frames where the object is not visible are skipped. Boxes are x, y, w, h in
 the order of the run (N, 4), a missing one is nan: its IoU is 0, its centre infinitely far.
 """
 
@@ -78,7 +78,7 @@ class TrekCurves:
 
 
 def score_run(run: TrekRun, boxes_xywh: Floats) -> TrekScores | None:
-    """One run, or None when the thing is visible in none of its frames."""
+    """One run, or None when the object is visible in none of its frames."""
     curves = run_curves(run, boxes_xywh)
     if curves is None:
         return None
@@ -91,7 +91,7 @@ def score_run(run: TrekRun, boxes_xywh: Floats) -> TrekScores | None:
 
 
 def run_curves(run: TrekRun, boxes_xywh: Floats) -> TrekCurves | None:
-    """The shares of one run over all thresholds, or None when the thing is visible in none of its frames."""
+    """The shares of one run over all thresholds, or None when the object is visible in none of its frames."""
     if boxes_xywh.shape != run.truth_xywh.shape:
         raise DataError(
             f"{len(boxes_xywh)} boxes for {len(run.truth_xywh)} frames in {run.key}: "
@@ -126,7 +126,7 @@ def score(
             length = 1 if protocol == "ope" else len(sequence.truth_xywh)
             of_sequences.append((_weighted(found), length))
     if not of_runs:
-        raise DataError(f"There is no {protocol} run to score: the thing is never visible.")
+        raise DataError(f"There is no {protocol} run to score: the object is never visible.")
     return _weighted(of_runs if protocol == "hoi" else of_sequences)
 
 

@@ -107,7 +107,7 @@ def _place(place: dict[str, Any]) -> Localization3D | NotLocalized:
         place["unit"],
         place["posed_frames"],
         place["num_frames"],
-        place["asked_frame"],
+        place["query_frame"],
         tuple(
             ViewEvidence(v["frame"], np.array(v["point_world"], np.float64), *(v[name] for name in factors))
             for v in place["views"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from egohieraloc.errors import DataError
 from egohieraloc.figures import style
-from egohieraloc.figures.rows import query_picture
+from egohieraloc.figures.rows import query_image
 from egohieraloc.localize import Localizer
 from egohieraloc.report.build import explain
 from egohieraloc.report.html import FrameMaps
@@ -46,7 +46,7 @@ def draw_maps(
     with style.figure(path, width_in, height_in) as drawn:
         drawn.get_layout_engine().set(w_pad=0.01, h_pad=0.01, hspace=0.0, wspace=0.0)
         grid = drawn.subplots(len(ROWS) + 1, len(maps) + 1, width_ratios=[0.6, *[1.0] * len(maps)])
-        style.show_picture(grid[0, 0], query_picture(result.query), title="query")
+        style.show_image(grid[0, 0], query_image(result.query), title="query")
         for row, (label, *_) in enumerate(ROWS, 1):
             grid[row, 0].set_axis_off()
             grid[row, 0].text(1, 0.5, label, ha="right", va="center", transform=grid[row, 0].transAxes)
@@ -57,14 +57,14 @@ def draw_maps(
 def _show_column(axes: Any, maps: FrameMaps, result: Result, video: Video, largest: list[float]) -> None:
     """The frame with its box, then every map; the ellipse searched lies over the maps it shapes."""
     frame = video.frame(result.video.frame_indices[maps.sample])
-    style.show_picture(axes[0], frame.rgb, title=f"{frame.time_s:.1f} s")
+    style.show_image(axes[0], frame.rgb, title=f"{frame.time_s:.1f} s")
     if isinstance(result.track, ResponseTrack):
         style.show_box(
             axes[0], result.track.predictions[maps.sample - result.track.start].box.xyxy, style.colour(0)
         )
     for place, (_, name, through), most in zip(axes[1:], ROWS, largest, strict=True):
         if through:
-            style.show_picture(place, frame.rgb)
+            style.show_image(place, frame.rgb)
         place.imshow(
             _values(maps, name),
             extent=(0, video.info.width, video.info.height, 0),

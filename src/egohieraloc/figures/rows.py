@@ -1,4 +1,4 @@
-"""Rows of pictures: the qualitative figure and the failures.
+"""Rows of images: the qualitative figure and the failures.
 
 They are the paper's figures vis2d, egotracks, trek and failureanalysis.
 """
@@ -38,7 +38,7 @@ def draw_qualitative(
     """
     with _page(path, rows, frames, width_in) as grid:
         for row, axes in zip(rows, grid, strict=True):
-            style.show_picture(axes[0], query_picture(row.query), title=row.title or "query")
+            style.show_image(axes[0], query_image(row.query), title=row.title or "query")
             shown = frames_to_show(row, frames)
             for place, frame in zip(axes[1:-1], shown, strict=False):
                 show_frame(place, row, frame, zoom)
@@ -53,7 +53,7 @@ def draw_failures(
     """Each row, with its space-time IoU: the query, the truth, the answer, and both over time."""
     with _page(path, [row for row, _ in rows], 2, width_in) as grid:
         for (row, overlap), axes in zip(rows, grid, strict=True):
-            style.show_picture(axes[0], query_picture(row.query), title=row.title or "query")
+            style.show_image(axes[0], query_image(row.query), title=row.title or "query")
             marked = []
             for place, track, name, nothing in (
                 (axes[1], row.truth, "ground truth", "no ground truth"),
@@ -71,7 +71,7 @@ def draw_failures(
             show_timeline(axes[-1], row, marked=marked)
 
 
-def query_picture(query: Query) -> Rgb:
+def query_image(query: Query) -> Rgb:
     """The query with a little of its surroundings."""
     margin = QUERY_MARGIN * max(query.box.width, query.box.height)
     height, width = query.image.shape[:2]
@@ -89,8 +89,8 @@ def frames_to_show(row: Row, count: int) -> list[int]:
 
 
 def show_frame(axes: Any, row: Row, frame: int, zoom: float) -> None:
-    """A frame with every box there is at it; boxes may leave the picture."""
-    style.show_picture(axes, row.picture(frame).rgb, below=f"{frame / row.fps:.1f} s")
+    """A frame with every box there is at it; boxes may leave the image."""
+    style.show_image(axes, row.image(frame).rgb, below=f"{frame / row.fps:.1f} s")
     x1, y1, x2, y2 = _zoom(row, frame, zoom)
     axes.set(xlim=(x1, x2), ylim=(y2, y1))
     if row.truth is not None:
@@ -132,15 +132,15 @@ def runs_of(track: Track) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def _page(path: str | Path, rows: Sequence[Row], pictures: int, width_in: float) -> Iterator[list[list[Any]]]:
-    """A figure with a line of axes for every row: the query, pictures, and the timeline.
+def _page(path: str | Path, rows: Sequence[Row], images: int, width_in: float) -> Iterator[list[list[Any]]]:
+    """A figure with a line of axes for every row: the query, images, and the timeline.
 
-    Places are computed: matplotlib's own layouts leave wide gaps between pictures.
+    Places are computed: matplotlib's own layouts leave wide gaps between images.
     """
     if not rows:
         raise DataError("There is nothing to draw: no query was chosen.")
     info = rows[0].video.info
-    shares = [QUERY_WIDTH, *[info.width / info.height] * pictures, TIMELINE_WIDTH]
+    shares = [QUERY_WIDTH, *[info.width / info.height] * images, TIMELINE_WIDTH]
     free_in = width_in - GAP_IN * (len(shares) - 1) - TICKS_IN - 2 * EDGE_IN
     tall_in = free_in / sum(shares)
     page_in = LEGEND_IN + len(rows) * (tall_in + ABOVE_IN + BELOW_IN) + EDGE_IN

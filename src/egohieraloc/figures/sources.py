@@ -1,6 +1,6 @@
 """What figures show, from files: questions of a benchmark, their true tracks and anybody's answers.
 
-A row's tracks count frames at `fps` (frame n is the picture shown at n / fps seconds) and their boxes are in
+A row's tracks count frames at `fps` (frame n is the image shown at n / fps seconds) and their boxes are in
 pixels of the video, which may be smaller than the annotated one.
 """
 
@@ -45,7 +45,7 @@ class Question:
     crop_frame: int
     crop: Box
     truth: Track | None
-    asked_frame: int | None = None  # None: the end of the video
+    query_frame: int | None = None  # None: the end of the video
     width: int | None = None  # of the annotated video; None: that of the file
 
     def video(self) -> Video:
@@ -81,7 +81,7 @@ class Row:
     answers: tuple[NamedTrack, ...]
     curve: ScoreCurve | None = None
 
-    def picture(self, frame: int) -> Frame:
+    def image(self, frame: int) -> Frame:
         time_s = min(frame / self.fps, float(self.video.times_s[-1]))
         return self.video.frame_at(time_s)
 
@@ -110,7 +110,7 @@ def benchmark_row(question: Question, methods: Sequence[tuple[str, Result | Trac
     scale = video.info.width / question.width if question.width else 1.0
     shown_s = min(question.crop_frame / question.fps, float(video.times_s[-1]))
     x1, y1, x2, y2 = (v * scale for v in question.crop.xyxy)
-    end_s = video.duration_s if question.asked_frame is None else question.asked_frame / question.fps
+    end_s = video.duration_s if question.query_frame is None else question.query_frame / question.fps
     return Row(
         question.title,
         Query.from_time(video, time_s=shown_s, box=Box(x1, y1, x2, y2)),
@@ -155,10 +155,10 @@ def result_track(result: Result, fps: float) -> Track:
     return Track.from_boxes(list(seen), list(seen.values()))
 
 
-def place_pictures(
+def place_images(
     places: Sequence[PlaceQuery], vq2d: Path, mapping: Path, clips: Path
 ) -> dict[QueryKey, Query]:
-    """The pictures that VQ3D queries ask with, which their VQ2D queries know."""
+    """The images that VQ3D queries ask with, which their VQ2D queries know."""
     visual = visual_queries_of_places(
         places, (query for clip in read_vq2d(vq2d) for query in clip.queries), read_mapping(mapping)
     )

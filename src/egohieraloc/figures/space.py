@@ -15,7 +15,7 @@ import numpy as np
 from egohieraloc.data.ego4d_3d import Box3D, world_from_annotation
 from egohieraloc.errors import DataError
 from egohieraloc.figures import style
-from egohieraloc.figures.rows import query_picture
+from egohieraloc.figures.rows import query_image
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.query import Query
 from egohieraloc.report.scene import leveling, uncertainty_axes
@@ -86,7 +86,7 @@ def draw_scenes(path: str | Path, scenes: Sequence[Scene], *, width_in: float = 
             if with_query:
                 _bare(line[0])
                 if scene.query is not None:
-                    style.show_picture(line[0], query_picture(scene.query), title=scene.title)
+                    style.show_image(line[0], query_image(scene.query), title=scene.title)
             for axes, sight, words in ((line[-2], oblique, ""), (line[-1], from_above, "from above, ")):
                 _show_scene(axes, scene, sight(scene), words)
 
@@ -114,11 +114,11 @@ def draw_lift(
     places = [(n, r.place.point_world if isinstance(r.place, Localization3D) else None) for n, r in answers]
     scene = Scene("", truth, tuple(places), poses, unit=place.unit)
     sight = oblique(scene, azimuth_deg=_beside(cameras, place, poses))
-    pictures_in = width_in / len(shown) * video.info.height / video.info.width + 0.2
+    images_in = width_in / len(shown) * video.info.height / video.info.width + 0.2
     scene_in = min(0.5, _aspect(scene, sight)) * width_in + 0.2
-    with style.figure(path, width_in, pictures_in + scene_in + 0.2) as drawn:
+    with style.figure(path, width_in, images_in + scene_in + 0.2) as drawn:
         style.legend(drawn, [name for name, _ in answers], truth=truth is not None)
-        grid = drawn.add_gridspec(2, len(shown), height_ratios=[pictures_in, scene_in])
+        grid = drawn.add_gridspec(2, len(shown), height_ratios=[images_in, scene_in])
         for column, prediction in enumerate(shown):
             _show_prediction(drawn.add_subplot(grid[0, column]), video, prediction)
         below = drawn.add_subplot(grid[1, :])
@@ -147,7 +147,7 @@ def _centers(poses: Floats) -> Floats:
 
 
 def _outline(scene: Scene) -> Floats:
-    """Every point (N, 3) that must be in the picture."""
+    """Every point (N, 3) that must be in the image."""
     points = [_centers(scene.cam_from_world)]
     points += [point[None] for _, point in scene.points_world if point is not None]
     if scene.truth is not None:
@@ -194,7 +194,7 @@ def _bare(axes: Any) -> None:
 
 
 def _show_prediction(axes: Any, video: Video, prediction: FramePrediction) -> None:
-    style.show_picture(axes, video.frame(prediction.frame_index).rgb, below=f"{prediction.time_s:.1f} s")
+    style.show_image(axes, video.frame(prediction.frame_index).rgb, below=f"{prediction.time_s:.1f} s")
     axes.set(xlim=(0, video.info.width), ylim=(video.info.height, 0))
     style.show_box(axes, prediction.box.xyxy, style.colour(0))
 

@@ -73,12 +73,12 @@ def dashes(index: int) -> Any:
     return DASHES[index % len(DASHES)]
 
 
-def show_picture(axes: Any, picture: Rgb, *, title: str = "", below: str = "") -> None:
-    """A picture without axes, shrunk to what can be seen; coordinates stay those of its pixels."""
-    height, width = picture.shape[:2]
+def show_image(axes: Any, image: Rgb, *, title: str = "", below: str = "") -> None:
+    """An image without axes, shrunk to what can be seen; coordinates stay those of its pixels."""
+    height, width = image.shape[:2]
     scale = min(1.0, MOST_PIXELS / max(height, width))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    axes.imshow(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), extent=(0, width, height, 0))
+    axes.imshow(cv2.resize(image, size, interpolation=cv2.INTER_AREA), extent=(0, width, height, 0))
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     if title:

@@ -26,12 +26,12 @@ PARAMETER_NAMES: dict[str, tuple[str, ...]] = {
 }
 # A perspective lens sees less than 90 degrees off its axis: its radius is tan(angle).
 _MAX_PERSPECTIVE_RADIUS = 50.0
-_MAX_FISHEYE_ANGLE = 3.1  # short of pi: straight behind has no direction in the picture
+_MAX_FISHEYE_ANGLE = 3.1  # short of pi: straight behind has no direction in the image
 
 
 @dataclass(frozen=True)
 class Camera:
-    """A lens and a picture size. `params` are COLMAP's for `model`."""
+    """A lens and an image size. `params` are COLMAP's for `model`."""
 
     model: CameraModel
     width: int

@@ -1,8 +1,8 @@
 """Depth maps with a unit, and how relative ones get the scale of the reconstruction.
 
-A network such as Depth Anything gives inverse depth up to a scale and a shift that differ in every picture.
+A network such as Depth Anything gives inverse depth up to a scale and a shift that differ in every image.
 The paper back-projects it as it is; here only depth in a known unit can be back-projected, and relative maps
-are first fitted, picture by picture, to the points of the reconstruction: 1/z = a d + b.
+are first fitted, image by image, to the points of the reconstruction: 1/z = a d + b.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _read_depth(path: Path) -> DepthMap:
             return DepthMap(np.load(path, allow_pickle=False).astype(np.float32), DepthUnit.METRIC)
         millimetres = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_UNCHANGED)
         if millimetres is None or millimetres.dtype != np.uint16:
-            raise ValueError("not a 16-bit picture")
+            raise ValueError("not a 16-bit image")
         return DepthMap(millimetres.astype(np.float32) / 1000, DepthUnit.METRIC)
     except (OSError, ValueError, EOFError, cv2.error) as error:
         raise GeometryError(

@@ -13,12 +13,12 @@ from egohieraloc.geometry.camera import Camera
 
 @dataclass(frozen=True, kw_only=True)
 class SfmJob:
-    """Pictures are images/<position>.jpg: the frames, then the anchors."""
+    """Images are images/<position>.jpg: the frames, then the anchors."""
 
     frame_index: tuple[int, ...]
     time_s: tuple[float, ...]
     sharpness: tuple[float, ...]
-    size: tuple[int, int]  # width and height of the pictures in images/
+    size: tuple[int, int]  # width and height of the images in images/
     full_size: tuple[int, int]  # and of the frames
     focal_px: float | None  # in pixels of the frames, where it is known
     config: SfmConfig

@@ -1,7 +1,7 @@
-"""From a prediction in one frame to a view of the thing: its centre, its depth and how sure both are
+"""From a prediction in one frame to a view of the object: its centre, its depth and how sure both are
 (section 3.5, "2D-to-3D Back-Projection").
 
-Depth comes from a map, or without one from the points of the reconstruction that lie on the thing.
+Depth comes from a map, or without one from the points of the reconstruction that lie on the object.
 n is the number of pixels of the mask or of points.
 """
 
@@ -16,26 +16,26 @@ import numpy as np
 from egohieraloc.config import FusionConfig, PlaceConfig
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.depth import depth_at
-from egohieraloc.geometry.fusion import View, weighted_median
+from egohieraloc.geometry.gsjc import View, weighted_median
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.types import Box, DepthMap, Floats, FramePrediction
 
 _GRID = 24  # samples along each side of a box that has no mask
 _MIN_FORWARD = 0.05  # cosine between a ray and the optical axis
-_BORDER_PX = 1.5  # a box this near to the picture's border is taken as cut by it
+_BORDER_PX = 1.5  # a box this near to the image's border is taken as cut by it
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """The pixels of the thing in the frame (n, 2) and the confidence of each (n,)."""
+    """The pixels of the object in the frame (n, 2) and the confidence of each (n,)."""
 
     pixels: Floats
     probability: Floats
 
 
 @dataclass(frozen=True, eq=False)
-class ThingPoints:
-    """Points of the reconstruction that lie on the thing (n, 3), and how much each counts (n,)."""
+class ObjectPoints:
+    """Points of the reconstruction that lie on the object (n, 3), and how much each counts (n,)."""
 
     xyz_world: Floats
     weight: Floats
@@ -79,9 +79,9 @@ def lift(
     config: PlaceConfig,
     *,
     depth_map: DepthMap | None = None,
-    points: ThingPoints | None = None,
+    points: ObjectPoints | None = None,
 ) -> View:
-    """One view of the thing, with depth from the map, else from the points, else without."""
+    """One view of the object, with depth from the map, else from the points, else without."""
     fusion = config.fusion
     region = region_of(prediction, camera, literal=fusion.literal)
     depth = spread = None
@@ -90,7 +90,7 @@ def lift(
         values = depth_at(depth_map, region.pixels, camera.width, camera.height)
         depth, spread = _summary(values, region.probability, literal=fusion.literal)
     if depth is None and points is not None and len(points.weight) >= config.min_region_points:
-        # In a box without mask there are points behind the thing too: they stand for its far side.
+        # In a box without mask there are points behind the object too: they stand for its far side.
         thickness *= prediction.mask is not None
         values = pose.to_cam(points.xyz_world)[:, 2]
         values = np.where(values > 0, values, np.nan)
@@ -112,7 +112,7 @@ def lift(
     if fusion.literal:
         error = float(np.hypot(spread, fusion.depth_error_share * depth))
         return replace(view, depth=depth, depth_error=error, depth_variance=spread**2)
-    # A map tells the depth of the side one sees; the centre lies behind it by a part of the thing's size.
+    # A map tells the depth of the side one sees; the centre lies behind it by a part of the object's size.
     size = float(np.sqrt(box.width * box.height)) * depth / camera.focal[0]
     errors = (spread / 2, fusion.depth_error_share * depth, fusion.thickness_error_share * size)
     return replace(
@@ -123,9 +123,9 @@ def lift(
     )
 
 
-def thing_points(
+def object_points(
     predictions: Sequence[FramePrediction], reconstruction: Reconstruction, config: PlaceConfig
-) -> ThingPoints:
+) -> ObjectPoints:
     """The points seen in the mask (or box) in at least half of the track's frames that see them.
 
     A point counts by how near to the centre it is seen: what is near the rim is often background.
@@ -138,8 +138,8 @@ def thing_points(
         seen[rows] += 1
         inside[rows] += near > 0
         weight[rows] += near
-    on_thing = (inside > 0) & (2 * inside >= seen)
-    return ThingPoints(reconstruction.points.xyz_world[on_thing], weight[on_thing])
+    on_object = (inside > 0) & (2 * inside >= seen)
+    return ObjectPoints(reconstruction.points.xyz_world[on_object], weight[on_object])
 
 
 def _summary(values: Floats, weights: Floats, *, literal: bool) -> tuple[float, float] | tuple[None, None]:
@@ -177,7 +177,7 @@ def _centre(prediction: FramePrediction, region: Region) -> Floats:
 
 
 def _cut(box: Box, camera: Camera) -> float:
-    """How much less sure the centre is when the picture's border cuts the thing."""
+    """How much less sure the centre is when the image's border cuts the object."""
     cut = (
         box.x1 <= _BORDER_PX
         or box.y1 <= _BORDER_PX

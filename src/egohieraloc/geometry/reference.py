@@ -1,4 +1,4 @@
-"""What makes a camera path metric: known camera positions, pictures taken from known places, a known length,
+"""What makes a camera path metric: known camera positions, images taken from known places, a known length,
 or the height at which the camera is carried. Without any of them answers are in units of the path itself."""
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from egohieraloc.geometry.align import (
     scale_by_camera_height,
     scale_by_length,
 )
-from egohieraloc.geometry.reconstruct import Anchor
 from egohieraloc.geometry.reconstruction import Reconstruction, read_cameras
+from egohieraloc.geometry.sfm_process import Anchor
 from egohieraloc.images import read_image
 from egohieraloc.types import Floats
 
 _MAX_SHIFT_S = 0.25  # pixels are given in a frame this near to a posed one
-_NEAR_SHARE = 0.05  # of the picture's diagonal: how far from a pixel the points may lie that tell its depth
+_NEAR_SHARE = 0.05  # of the image's diagonal: how far from a pixel the points may lie that tell its depth
 _NEAR_POINTS = 5
 
 
@@ -36,8 +36,8 @@ class KnownPositions:
 
 
 @dataclass(frozen=True, eq=False)
-class PosedPictures:
-    """Pictures of the same place taken from known positions, to be registered into the map."""
+class PosedImages:
+    """Images of the same place taken from known positions, to be registered into the map."""
 
     anchors: tuple[Anchor, ...]
 
@@ -59,11 +59,11 @@ class CameraHeight:
     height_m: float
 
 
-Reference = KnownPositions | PosedPictures | KnownLength | CameraHeight
+Reference = KnownPositions | PosedImages | KnownLength | CameraHeight
 
 
 def to_metres(found: Reconstruction, reference: Reference) -> Reconstruction:
-    """The camera path in metres. Posed pictures have done their part while the map was made."""
+    """The camera path in metres. Posed images have done their part while the map was made."""
     match reference:
         case KnownPositions(center_by_frame, max_error_m):
             return align_to_positions(found, center_by_frame, max_error=max_error_m)[0]
@@ -72,7 +72,7 @@ def to_metres(found: Reconstruction, reference: Reference) -> Reconstruction:
             return scale_by_length(found, first, second, length_m)
         case CameraHeight(height_m):
             return scale_by_camera_height(found, height_m)
-        case PosedPictures():
+        case PosedImages():
             return found
 
 
@@ -110,7 +110,7 @@ def parse_known_length(text: str) -> KnownLength:
 
 
 def read_known_positions(path: str | Path, names: Sequence[str] = ()) -> KnownPositions:
-    """A file of lines `name x y z`: the names of a folder's pictures, or numbers of a video's frames."""
+    """A file of lines `name x y z`: the names of a folder's images, or numbers of a video's frames."""
     frame_by_name = {name: index for index, name in enumerate(names)}
     centers: dict[int, Floats] = {}
     for name, center in read_positions(path).items():
@@ -120,13 +120,13 @@ def read_known_positions(path: str | Path, names: Sequence[str] = ()) -> KnownPo
         elif stem.isdecimal() and not names:
             centers[int(stem)] = center
         else:
-            wanted = f"a picture such as {names[0]}" if names else "a frame number such as 120 or 000120.jpg"
+            wanted = f"an image such as {names[0]}" if names else "a frame number such as 120 or 000120.jpg"
             raise GeometryError(f"{path} names {name!r}; wanted {wanted}.")
     return KnownPositions(centers)
 
 
-def read_posed_pictures(folder: str | Path) -> PosedPictures:
-    """A folder of pictures called by number (`12.jpg`, `000012.png`) and their `cameras.json` in metres."""
+def read_posed_images(folder: str | Path) -> PosedImages:
+    """A folder of images called by number (`12.jpg`, `000012.png`) and their `cameras.json` in metres."""
     cameras = read_cameras(Path(folder) / "cameras.json")
     files = {int(path.stem): path for path in Path(folder).iterdir() if path.stem.isdecimal()}
     anchors = tuple(
@@ -136,7 +136,7 @@ def read_posed_pictures(folder: str | Path) -> PosedPictures:
     )
     if len(anchors) < MIN_CAMERAS or cameras.unit != "m":
         raise GeometryError(
-            f"{folder} must hold at least {MIN_CAMERAS} pictures called by number, and a cameras.json with "
+            f"{folder} must hold at least {MIN_CAMERAS} images called by number, and a cameras.json with "
             f"their poses in metres; it has {len(anchors)} with a pose, in the unit {cameras.unit!r}."
         )
-    return PosedPictures(anchors)
+    return PosedImages(anchors)

@@ -23,7 +23,7 @@ _MAX_TRAINING_DESCRIPTORS = 20_000
 
 
 def sharpness(rgb: Rgb) -> float:
-    """Variance of the Laplacian of the grey picture: low when it is blurred."""
+    """Variance of the Laplacian of the grey image: low when it is blurred."""
     return float(cv2.Laplacian(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), cv2.CV_64F).var())
 
 

@@ -124,7 +124,7 @@ def _features_a_frame(folder: Path, job: SfmJob, reader: Any, options: Any) -> f
 
 
 def _extract_block(folder: Path, database: str, positions: Iterable[int], reader: Any, options: Any) -> None:
-    """Features of pictures of one camera; those the database has already are kept."""
+    """Features of images of one camera; those the database has already are kept."""
     import pycolmap
 
     pycolmap.extract_features(
@@ -219,7 +219,7 @@ def _match(folder: Path, job: SfmJob, pairs: Iterable[Pair], stage: str) -> None
 
 
 def _map(folder: Path, job: SfmJob, names: Sequence[str], *, start_from: Path | None = None) -> list[Any]:
-    """The models the mapper makes of these pictures, or of these and an existing model, whose poses stay."""
+    """The models the mapper makes of these images, or of these and an existing model, whose poses stay."""
     import pycolmap
 
     output = folder / "models"

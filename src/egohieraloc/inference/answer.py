@@ -20,7 +20,7 @@ from egohieraloc.video.letterbox import Letterbox
 
 @dataclass(frozen=True, eq=False)
 class Answer2D:
-    """When and where in the picture the thing was last seen."""
+    """When and where in the image the object was last seen."""
 
     track: ResponseTrack | NotFound
     curve: ScoreCurve
@@ -40,7 +40,7 @@ def answer(
     raw = _score_curve(decoded, len(encoded.time_s), stride)
     choice = choose_interval(raw, encoded.time_s, config)
     if choice.chosen is None:
-        reason = "The video has no sample before the time of asking."
+        reason = "The video has no sample before the query time."
         if len(raw):
             reason = "Nothing in the video looks like the query."
         return Answer2D(NotFound(reason), choice.curve, ())
@@ -64,7 +64,7 @@ def answer(
 
 
 def calibrated(curve: ScoreCurve, interval: Interval, calibration: Calibration) -> float:
-    """Probability that an interval shows the thing, from the score of its surest sample."""
+    """Probability that an interval shows the object, from the score of its surest sample."""
     peak = float(np.clip(curve.raw[interval[0] : interval[1] + 1].max(), 1e-6, 1 - 1e-6))
     logit = math.log(peak / (1 - peak))
     return 1 / (1 + math.exp(-(calibration.slope * logit + calibration.offset)))

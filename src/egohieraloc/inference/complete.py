@@ -1,8 +1,8 @@
 """The whole appearance: from the part that looks like the query to all that looks like that part.
 
-A thing turns and is cut off while it is in view. Its best sample shows it in the same light and from nearly
+An object turns and is cut off while it is in view. Its best sample shows it in the same light and from nearly
 the same side as its neighbours, so it finds them where the query does not. A walk from the best sample, both
-ways and from stored features alone, ends where the thing is not recognised any more.
+ways and from stored features alone, ends where the object is not recognised any more.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _walk(
     edge: int,
     report: Callable[[int], None],
 ) -> tuple[int, dict[int, Decoded]]:
-    """The farthest sample that shows the thing, and all that were looked at; up to `edge` none is a miss."""
+    """The farthest sample that shows the object, and all that were looked at; up to `edge` none is a miss."""
     state, seen, farthest, missed = predictor.start(sought), {}, samples[0], 0
     for start in range(0, len(samples), BLOCK):
         block = samples[start : start + BLOCK]

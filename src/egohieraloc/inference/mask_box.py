@@ -1,7 +1,7 @@
 """From a mask of probabilities to a box and a confidence (the paper's "Training stage" and GSJC).
 
 The mask is cut at 0.5 and its component with the most probability in it is kept: area alone would prefer a
-large faint smear to a smaller sure thing. An ellipse with the component's moments gives a first box; the box
+large faint smear to a smaller sure object. An ellipse with the component's moments gives a first box; the box
 that best agrees with the mask in the paper's measure, counted in pixels, is then searched from there.
 """
 

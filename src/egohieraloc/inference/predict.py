@@ -1,4 +1,4 @@
-"""The border between torch and NumPy: pictures in, packed features, scores, boxes and masks out."""
+"""The border between torch and NumPy: images in, packed features, scores, boxes and masks out."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Predictor:
             yield
 
     def encode(self, canvases: Sequence[Rgb], frame_index: NDArray, time_s: NDArray) -> PackedFeatures:
-        """Features of letterboxed pictures (S, S, 3)."""
+        """Features of letterboxed images (S, S, 3)."""
         pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float() / 255
         with self._running():
             features = self.network.encode_frames(pixels.contiguous(memory_format=torch.channels_last))
@@ -112,7 +112,7 @@ class Predictor:
         box = torch.from_numpy(window.box).to(self.device).float()[None]
         visible = torch.from_numpy(window.visible).to(self.device)[None, None].float()
         with self._running():
-            seen = self.network.see_query(pixels, box, visible)
+            seen = self.network.encode_query(pixels, box, visible)
             if window.mask is not None:
                 mask = window.mask.astype(np.float32)
             else:
@@ -134,12 +134,12 @@ class Predictor:
         box = torch.tensor([shown.box.xyxy], device=self.device, dtype=torch.float32) / size
         mask = torch.from_numpy(shown.mask).to(self.device)[None, None].float() / 255
         with self._running():
-            return Sought(self.network.template_of_frame(unpack(packed, self.device), box, mask))
+            return Sought(self.network.template_from_frame(unpack(packed, self.device), box, mask))
 
     def coarse(
         self, query: Sought, match: NDArray[np.int8], scale: NDArray[np.float16]
     ) -> NDArray[np.float32]:
-        """A first opinion (N,) in logits from descriptors alone: may these samples show the thing?"""
+        """A first opinion (N,) in logits from descriptors alone: may these samples show the object?"""
         with self._running():
             cells = unpack_match(match, scale, self.device)
             return _numpy(self.network.coarse_logits(cells, query.template).float())

@@ -14,13 +14,13 @@ from egohieraloc.types import Box, Floats, Mask, Rgb
 
 @dataclass(frozen=True, eq=False)
 class QueryWindow:
-    """A query as a square picture: black where the original has nothing."""
+    """A query as a square image: black where the original has nothing."""
 
     rgb: Rgb  # (S, S, 3)
     box: Floats  # (4,) xyxy in [0, 1] of the window
-    visible: Mask  # (S, S) where the original picture is
-    mask: Mask | None  # (S, S) the thing's pixels, where the user gave them
-    region: Box  # what the window covers, in pixels of the query picture
+    visible: Mask  # (S, S) where the original image is
+    mask: Mask | None  # (S, S) the object's pixels, where the user gave them
+    region: Box  # what the window covers, in pixels of the query image
 
 
 def cut_window(query: Query, *, share: float, size: int) -> QueryWindow:
@@ -52,21 +52,21 @@ def cut_window(query: Query, *, share: float, size: int) -> QueryWindow:
     )
 
 
-def window_to_picture(mask: NDArray[np.float32], region: Box, height: int, width: int) -> NDArray[np.float32]:
-    """A mask of the window, on any grid (h, w), laid back onto the query picture (height, width)."""
+def window_to_image(mask: NDArray[np.float32], region: Box, height: int, width: int) -> NDArray[np.float32]:
+    """A mask of the window, on any grid (h, w), laid back onto the query image (height, width)."""
     rows, columns = mask.shape
     scale = np.array([region.width / columns, region.height / rows])
     shift = np.array([region.x1, region.y1]) + scale / 2 - 0.5
-    to_picture = np.array([[scale[0], 0, shift[0]], [0, scale[1], shift[1]]])
-    return cv2.warpAffine(mask.astype(np.float32), to_picture, (width, height), flags=cv2.INTER_LINEAR)
+    to_image = np.array([[scale[0], 0, shift[0]], [0, scale[1], shift[1]]])
+    return cv2.warpAffine(mask.astype(np.float32), to_image, (width, height), flags=cv2.INTER_LINEAR)
 
 
-def _shrink(picture: np.ndarray, to_window: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
-    """The picture averaged down to about the window's resolution, and the transform that is left."""
-    height, width = picture.shape[:2]
+def _shrink(image: np.ndarray, to_window: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """The image averaged down to about the window's resolution, and the transform that is left."""
+    height, width = image.shape[:2]
     small = (max(1, round(width * scale)), max(1, round(height * scale)))
     factor = np.array([small[0] / width, small[1] / height])
-    reduced = cv2.resize(picture, small, interpolation=cv2.INTER_AREA)
+    reduced = cv2.resize(image, small, interpolation=cv2.INTER_AREA)
     rest = to_window[:, :2] / factor
     # x_window = A x + t with x = (x_small + .5) / factor - .5
     shift = to_window[:, 2] + to_window[:, :2] @ (0.5 / factor - 0.5)

@@ -77,7 +77,7 @@ def encode_video(
     """
     until_s = np.inf if until_s is None else until_s
     if not until_s >= 0:
-        raise VideoError(f"The time of asking must be a number of seconds, 0 or more, got {until_s}.")
+        raise VideoError(f"The query time must be a number of seconds, 0 or more, got {until_s}.")
     wanted = int(np.count_nonzero(video.times_s[everything] < until_s))
     chunks = [everything[start : start + CHUNK] for start in range(0, wanted, CHUNK)]
     total = sum(map(len, chunks))

@@ -1,4 +1,4 @@
-"""When the thing was last seen: from one score per sample to an interval (the paper's "Inference stage").
+"""When the object was last seen: from one score per sample to an interval (the paper's "Inference stage").
 
 Both rules are one threshold with two levels. An interval is a stretch of the smoothed curve above the lower
 level, with small gaps bridged; it counts as an appearance when it also reaches the higher level; the answer

@@ -1,6 +1,6 @@
 """Tracker mode (appendix "VQL-to-VOT Transfer"): a box in one frame, an answer for every other.
 
-The box's interior is the first mask. A lost thing is looked for with the original template and with the last
+The box's interior is the first mask. A lost object is looked for with the original template and with the last
 good one, so it is awakened by whichever knows it again. Forward and backward are the same walk.
 """
 
@@ -31,12 +31,12 @@ BLOCK = 32  # frames decoded at a time when walking backwards
 
 @dataclass(frozen=True, eq=False)
 class Sight:
-    """One frame of a walk: what the network keeps of it, and its picture for when it becomes a template."""
+    """One frame of a walk: what the network keeps of it, and its image for when it becomes a template."""
 
     index: int  # in the file
     time_s: float
     packed: PackedFeatures  # of this one frame
-    picture: Callable[[], Frame]
+    image: Callable[[], Frame]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,19 +88,19 @@ def follow(
         due = config.template_update and (sample + 1) % config.update_every == 0
         if due and best.score >= config.update_score and min(found.width, found.height) >= config.min_side_px:
             with suppress(VideoError):  # a damaged frame is no template
-                updated = _template(predictor, sight.picture(), found)
+                updated = _template(predictor, sight.image(), found)
 
 
 def stored_sights(video: Video, encoded: EncodedVideo, samples: Iterable[int]) -> Iterator[Sight]:
-    """Samples of an encoded video in any order; pictures are decoded only when asked for."""
+    """Samples of an encoded video in any order; images are decoded only when asked for."""
     number, chunk = -1, None
     for sample in samples:
         if chunk is None or sample // CHUNK != number:
             number = sample // CHUNK
             chunk = encoded.chunk(number)
         index, place = int(encoded.frame_index[sample]), sample % CHUNK
-        picture = partial(video.frame, index)
-        yield Sight(index, float(encoded.time_s[sample]), chunk[place : place + 1], picture)
+        image = partial(video.frame, index)
+        yield Sight(index, float(encoded.time_s[sample]), chunk[place : place + 1], image)
 
 
 def _sights(predictor: Predictor, video: Video, indices: NDArray[np.int64]) -> Iterator[Sight]:

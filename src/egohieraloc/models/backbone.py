@@ -1,9 +1,9 @@
-"""The shared feature network (section 3.2): four maps of one picture, whatever the family.
+"""The shared feature network (section 3.2): four maps of one image, whatever the family.
 
 Each family subclasses `Backbone`: `cnn.py` has EfficientNet-Lite and ResNet-101, `pvt.py` has PVT v1 and v2.
 `build_backbone` makes one with random weights, `load_imagenet` gives it a pretrained start.
 
-Letters: B pictures, C channels, H and W pixels of the input.
+Letters: B images, C channels, H and W pixels of the input.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Backbone(nn.Module):
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         if images.ndim != 4 or images.shape[1] != 3 or images.shape[2] % 32 or images.shape[3] % 32:
             raise ConfigError(
-                f"Pictures must be (B, 3, H, W) with H and W multiples of 32, got {tuple(images.shape)}. "
+                f"Images must be (B, 3, H, W) with H and W multiples of 32, got {tuple(images.shape)}. "
                 "Letterbox them first."
             )
         return self.features((images - self.mean) / self.std)
 
     def features(self, x: Tensor) -> tuple[Tensor, ...]:
-        """The maps of normalised pictures (B, 3, H, W)."""
+        """The maps of normalised images (B, 3, H, W)."""
         raise NotImplementedError
 
     def first(self, stages: int) -> list[nn.Module]:

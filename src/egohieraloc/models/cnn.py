@@ -3,7 +3,7 @@
 EfficientNet-Lite is MobileNet's inverted bottleneck without squeeze-and-excitation and with ReLU6. ResNet-101
 keeps torchvision's parameter names, so that its checkpoints load as they are.
 
-Letters: B pictures, C channels, H and W pixels of a map.
+Letters: B images, C channels, H and W pixels of a map.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def similarity_maps(
     """
     batch, _, height, width = cells.shape
     similarity = cells.flatten(2).transpose(1, 2) @ tokens.transpose(1, 2)  # (B, HW, N)
-    likeness = top_k_mean(similarity, foreground, config.top_k)
-    unlikeness = top_k_mean(similarity, background, config.top_k)
-    likelihood = torch.sigmoid((likeness - unlikeness) / config.temperature)  # softmax over the two
+    foreground_map = top_k_mean(similarity, foreground, config.top_k)
+    background_map = top_k_mean(similarity, background, config.top_k)
+    likelihood = torch.sigmoid((foreground_map - background_map) / config.temperature)  # softmax of the two
     shape = (batch, height, width)
-    return likeness.reshape(shape), likelihood.reshape(shape)
+    return foreground_map.reshape(shape), likelihood.reshape(shape)

@@ -31,7 +31,7 @@ class QueryFeatures:
 
     scales: tuple[FrameFeatures, ...]  # the window at each of `query_sizes`, largest first
     box: Tensor  # (B, 4) xyxy in [0, 1] of the window
-    visible: Tensor  # (B, 1, h, w) at stride 16: share of each cell that shows the picture, not padding
+    visible: Tensor  # (B, 1, h, w) at stride 16: share of each cell that shows the image, not padding
     mask_logits: Tensor  # (B, H/4, W/4) the built-in head's foreground
     quality_logit: Tensor  # (B,) and how far it trusts it
 
@@ -84,13 +84,13 @@ class EgoHieraLocNet(nn.Module):
         self.neck = Neck(self.backbone.channels, config.neck)
         self.query_mask = QueryMaskHead(config.neck, config.ram.width)
         self.ram = Ram(config.neck, config.ram)
-        self.coarse = nn.Parameter(torch.tensor([10.0, -5.0]))  # logit of a frame from its best likeness
+        self.coarse = nn.Parameter(torch.tensor([10.0, -5.0]))  # logit of a frame from its best similarity
 
     def encode_frames(self, frames: Tensor) -> FrameFeatures:
         """frames: (B, 3, H, W) in [0, 1], sides multiples of 32."""
         return self.neck(self.backbone(frames))
 
-    def see_query(self, window: Tensor, box: Tensor, visible: Tensor) -> QueryFeatures:
+    def encode_query(self, window: Tensor, box: Tensor, visible: Tensor) -> QueryFeatures:
         """Encode query windows (B, 3, S, S) and guess their foreground.
 
         box: (B, 4) xyxy in [0, 1] of the window; visible: (B, 1, S, S), 0 where there is only padding.
@@ -135,10 +135,10 @@ class EgoHieraLocNet(nn.Module):
             gain,
         )
 
-    def template_of_frame(self, frame: FrameFeatures, box: Tensor, mask: Tensor) -> QueryTemplate:
+    def template_from_frame(self, frame: FrameFeatures, box: Tensor, mask: Tensor) -> QueryTemplate:
         """What a box shows in one frame, from the frame's features: the window of a query, cut out of them.
 
-        box: (1, 4) xyxy in [0, 1] of the frame; mask: (1, 1, h, w) in [0, 1], the thing in the frame.
+        box: (1, 4) xyxy in [0, 1] of the frame; mask: (1, 1, h, w) in [0, 1], the object in the frame.
         """
         center, size = (box[:, :2] + box[:, 2:]) / 2, box[:, 2:] - box[:, :2]
         side = self.config.query_window * size.amax(1, keepdim=True).clamp(min=1 / frame.match.shape[-1])
@@ -173,9 +173,9 @@ class EgoHieraLocNet(nn.Module):
         best = similarity.topk(min(self.config.dpm.top_k, len(tokens)), -1).values
         return self.coarse_from_map(best.mean(-1).float())
 
-    def coarse_from_map(self, likeness: Tensor) -> Tensor:
+    def coarse_from_map(self, foreground: Tensor) -> Tensor:
         """Logit (...,) from O maps (..., H, W): the mean of the four most alike cells."""
-        best = likeness.flatten(-2).topk(4, -1).values.mean(-1)
+        best = foreground.flatten(-2).topk(4, -1).values.mean(-1)
         return self.coarse[0] * best + self.coarse[1]
 
     def match(
@@ -195,14 +195,14 @@ class EgoHieraLocNet(nn.Module):
         times = len(features) // runs
         wide = template.expand(times)
         cells = features.match
-        likeness, likelihood = similarity_maps(
+        foreground, likelihood = similarity_maps(
             cells, wide.tokens, wide.foreground, wide.background, config.dpm
         )
         response = dcf.respond(cells, wide.filters).amax(1)  # the best of the scales
         state, followed = qam.follow(state, response.unflatten(0, (runs, times)), config.qam)
         location = followed.location * wide.gain[:, None, None]
         switched = (
-            likeness * config.dpm.foreground,
+            foreground * config.dpm.foreground,
             likelihood * config.dpm.likelihood,
             response * config.qam.enabled,
             location * config.qam.enabled,
@@ -210,7 +210,7 @@ class EgoHieraLocNet(nn.Module):
         maps = torch.stack(switched, 1)
         sets = torch.stack([wide.foreground, wide.background], -1)
         decoded = self.ram(features, maps, wide.tokens, sets, outlined)
-        return MatchOutput(decoded, likeness, likelihood, response, followed), state
+        return MatchOutput(decoded, foreground, likelihood, response, followed), state
 
 
 def box_coverage(boxes: Tensor, height: int, width: int) -> Tensor:

@@ -5,7 +5,7 @@ a resolution lowered by R (the paper's DCM, varphi_i), so attention costs N * N 
 position embeddings and a class token in its last stage; v2 overlaps its patches and finds positions with a
 depthwise convolution inside the feed-forward part.
 
-Letters: B pictures, N tokens (h * w), C channels, h and w the grid of a stage, R its reduction.
+Letters: B images, N tokens (h * w), C channels, h and w the grid of a stage, R its reduction.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ NAMES = {
 
 
 def _state_from_transformers(state: State, version: int, image_size: int) -> State:
-    """Our names, no classifier, and position embeddings laid out for pictures of image_size."""
+    """Our names, no classifier, and position embeddings laid out for images of image_size."""
     renamed = {}
     for name, value in state.items():
         if name.startswith("classifier."):
@@ -324,7 +324,7 @@ def _square_map(position: Tensor) -> Tensor:
     if side * side != position.shape[1]:
         raise WeightsError(
             f"Position embeddings of {position.shape[1]} tokens do not make a square grid. "
-            "Give a checkpoint made for square pictures."
+            "Give a checkpoint made for square images."
         )
     return _map_from_tokens(position, (side, side))
 

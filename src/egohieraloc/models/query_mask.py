@@ -19,7 +19,7 @@ from egohieraloc.models.ram import MaskDecoder
 from egohieraloc.query import Query
 from egohieraloc.types import Mask
 
-MaskProvider = Callable[[Query], tuple[Mask, float]]  # the thing's pixels in the query picture, and quality
+MaskProvider = Callable[[Query], tuple[Mask, float]]  # the object's pixels in the query image, and quality
 
 
 class QueryMaskHead(nn.Module):

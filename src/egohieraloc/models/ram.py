@@ -28,7 +28,7 @@ class MaskDecoder(nn.Module):
         self.out = nn.Conv2d(width // 4, 1, 1)
 
     def forward(self, cells: Tensor, fine8: Tensor, fine4: Tensor) -> Tensor:
-        """Logits (B, H/4, W/4) of the picture from cells (B, C, H/16, W/16)."""
+        """Logits (B, H/4, W/4) of the image from cells (B, C, H/16, W/16)."""
         at8 = self.at8(torch.cat([resize(cells, fine8), fine8], 1))
         at4 = self.at4(torch.cat([resize(at8, fine4), fine4], 1))
         return self.out(at4)[:, 0]
@@ -64,7 +64,7 @@ class CrossAttention(nn.Module):
 class RamOutput:
     """What the decoder says of B frames."""
 
-    mask_logits: Tensor  # (B, H/4, W/4) of the picture, or of those that were to be outlined
+    mask_logits: Tensor  # (B, H/4, W/4) of the image, or of those that were to be outlined
     cell_logits: Tensor  # (B, H/16, W/16) is the object here?
     presence_logit: Tensor  # (B,)
     boxes: Tensor  # (B, 4, H/16, W/16) each cell's opinion, xyxy in [0, 1]

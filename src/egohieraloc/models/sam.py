@@ -34,11 +34,11 @@ class SamProvider:
 
     @torch.inference_mode()
     def __call__(self, query: Query) -> tuple[Mask, float]:
-        """The best of SAM's three masks on the query picture (H, W), and how good it says it is."""
+        """The best of SAM's three masks on the query image (H, W), and how good it says it is."""
         pad = 0 if query.has_surroundings else round(MARGIN * max(query.image.shape[:2]))
-        picture = cv2.copyMakeBorder(query.image, pad, pad, pad, pad, cv2.BORDER_REPLICATE)
+        image = cv2.copyMakeBorder(query.image, pad, pad, pad, pad, cv2.BORDER_REPLICATE)
         box = [float(v + pad) for v in query.box.xyxy]
-        inputs = self._processor(picture, input_boxes=[[box]], return_tensors="pt").to(self._model.device)
+        inputs = self._processor(image, input_boxes=[[box]], return_tensors="pt").to(self._model.device)
         output = self._model(**inputs)
         masks = self._processor.image_processor.post_process_masks(
             output.pred_masks.cpu(), inputs["original_sizes"].cpu(), inputs["reshaped_input_sizes"].cpu()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import egohieraloc
 from egohieraloc.inference.predict import Explained
-from egohieraloc.inference.query_window import window_to_picture
+from egohieraloc.inference.query_window import window_to_image
 from egohieraloc.localize import Localizer
 from egohieraloc.report.html import FrameMaps, HeatMap, ReportData, thumbnail, write_report
 from egohieraloc.report.save import save_result
@@ -24,7 +24,7 @@ from egohieraloc.video.reader import Video
 EXPLAINED = 4  # samples whose maps are shown
 PACKAGES = ("torch", "numpy", "opencv-python-headless", "av", "pycolmap")
 MANY_SAMPLES = 500  # beyond it, thumbnails shrink so that the page stays small,
-MAX_PICTURES = 1000  # and beyond this many only samples of tracks have their own
+MAX_IMAGES = 1000  # and beyond this many only samples of tracks have their own
 
 
 def save_report(
@@ -73,28 +73,28 @@ def _versions(localizer: Localizer | None) -> tuple[tuple[str, str], ...]:
 
 
 def _thumbnails(video: Video, result: Result) -> tuple[bytes, ...]:
-    """A picture per sample; those that have none of their own, or cannot be decoded, take the one before."""
+    """An image per sample; those that have none of their own, or cannot be decoded, take the one before."""
     indices = result.video.frame_indices
     width, quality = (400, 72) if len(indices) <= MANY_SAMPLES else (160, 60)
     found = [track for track in (result.track, *result.alternatives) if isinstance(track, ResponseTrack)]
-    wanted = set(range(0, len(indices), -(-len(indices) // MAX_PICTURES) or 1))
+    wanted = set(range(0, len(indices), -(-len(indices) // MAX_IMAGES) or 1))
     wanted.update(p.sample for track in found for p in track.predictions)
     frames = video.frames([indices[sample] for sample in sorted(wanted)])
-    pictures = {f.index: thumbnail(f.rgb, width_px=width, quality=quality) for f in frames}
+    images = {f.index: thumbnail(f.rgb, width_px=width, quality=quality) for f in frames}
     shown: list[bytes] = []
     for index in indices:
-        shown.append(pictures.get(index) or (shown[-1] if shown else next(iter(pictures.values()))))
+        shown.append(images.get(index) or (shown[-1] if shown else next(iter(images.values()))))
     return tuple(shown)
 
 
 def explain(
     result: Result, localizer: Localizer, video: Video, *, samples: int = EXPLAINED
 ) -> tuple[QueryMask, tuple[FrameMaps, ...]]:
-    """The query's mask on its picture, and the maps of a few samples of the track."""
+    """The query's mask on its image, and the maps of a few samples of the track."""
     predictor = localizer.predictor
     prepared = predictor.prepare(result.query)
     height, width = result.query.image.shape[:2]
-    mask = window_to_picture(prepared.mask.mask, prepared.window.region, height, width)
+    mask = window_to_image(prepared.mask.mask, prepared.window.region, height, width)
     query_mask = QueryMask(mask, prepared.mask.quality, prepared.mask.level)
     if not isinstance(result.track, ResponseTrack):
         return query_mask, ()
@@ -123,7 +123,7 @@ def _frame_maps(sample: int, explained: Explained, letterbox: Letterbox) -> Fram
     return FrameMaps(
         sample,
         (
-            HeatMap("Foreground O", over_frame(explained.foreground), "likeness to the query"),
+            HeatMap("Foreground O", over_frame(explained.foreground), "similarity to the query"),
             HeatMap("Likelihood Z", over_frame(explained.likelihood), "query rather than its background"),
             HeatMap("Filter response", over_frame(explained.response), "correlation filter"),
             HeatMap("Location", over_frame(explained.location), "QAM: response under the ellipse"),

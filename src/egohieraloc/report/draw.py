@@ -1,4 +1,4 @@
-"""Pictures that explain an answer: the track drawn over the video, and the curve of scores."""
+"""Images that explain an answer: the track drawn over the video, and the curve of scores."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ def write_overlay(
 
 
 def draw_frame(frame: Frame, prediction: FramePrediction | None, width: int, height: int) -> Rgb:
-    """The frame at a size, with its time and, where the thing was seen, its box, mask and score."""
+    """The frame at a size, with its time and, where the object was seen, its box, mask and score."""
     scale = (width / frame.rgb.shape[1], height / frame.rgb.shape[0])
-    picture = cv2.resize(frame.rgb, (width, height), interpolation=cv2.INTER_AREA)
+    image = cv2.resize(frame.rgb, (width, height), interpolation=cv2.INTER_AREA)
     stroke = max(1, round(max(width, height) / 400))
     if prediction is not None:
-        _tint(picture, mask_over(picture, prediction, (frame.rgb.shape[1], frame.rgb.shape[0])), stroke)
+        _tint(image, mask_over(image, prediction, (frame.rgb.shape[1], frame.rgb.shape[0])), stroke)
         x1, y1, x2, y2 = _scaled(prediction.box, scale)
         corners = (round(x1), round(y1)), (round(x2) - 1, round(y2) - 1)
-        cv2.rectangle(picture, *corners, DARK, 3 * stroke)
-        cv2.rectangle(picture, *corners, COLOUR, stroke)
-        _label(picture, f"{prediction.score:.2f}", (round(x1), round(y1) - 4 * stroke), stroke)
-    _label(picture, f"{frame.time_s:.2f} s", (4 * stroke, height - 5 * stroke), stroke)
-    return picture
+        cv2.rectangle(image, *corners, DARK, 3 * stroke)
+        cv2.rectangle(image, *corners, COLOUR, stroke)
+        _label(image, f"{prediction.score:.2f}", (round(x1), round(y1) - 4 * stroke), stroke)
+    _label(image, f"{frame.time_s:.2f} s", (4 * stroke, height - 5 * stroke), stroke)
+    return image
 
 
 def write_curve(path: str | Path, curve: ScoreCurve, *, chosen: tuple[int, int] | None = None) -> None:
@@ -109,15 +109,15 @@ def _encode(path: Path, frames: Iterator[tuple[float, Rgb]], width: int, height:
         first_s: float | None = None
         for time_s, rgb in frames:
             first_s = time_s if first_s is None else first_s
-            picture = av.VideoFrame.from_ndarray(rgb, format="rgb24")
-            picture.pts, picture.time_base = round((time_s - first_s) / CLOCK), CLOCK
-            output.mux(stream.encode(picture))
+            image = av.VideoFrame.from_ndarray(rgb, format="rgb24")
+            image.pts, image.time_base = round((time_s - first_s) / CLOCK), CLOCK
+            output.mux(stream.encode(image))
         output.mux(stream.encode(None))
 
 
-def mask_over(picture: Rgb, prediction: FramePrediction, frame_size: tuple[int, int]) -> Mask:
-    """The prediction's mask (H, W) over a whole frame of (width, height) shown as `picture`; maybe empty."""
-    height, width = picture.shape[:2]
+def mask_over(image: Rgb, prediction: FramePrediction, frame_size: tuple[int, int]) -> Mask:
+    """The prediction's mask (H, W) over a whole frame of (width, height) shown as `image`; maybe empty."""
+    height, width = image.shape[:2]
     if prediction.mask is None or prediction.mask_box is None:
         return np.zeros((height, width), bool)
     scale = (width / frame_size[0], height / frame_size[1])
@@ -125,18 +125,18 @@ def mask_over(picture: Rgb, prediction: FramePrediction, frame_size: tuple[int, 
     rows, columns = prediction.mask.shape
     cell_x, cell_y = (x2 - x1) / columns, (y2 - y1) / rows
     # Half-pixel rule: the centre of cell u lies at x1 + (u + 0.5) cell_x, that of pixel x at x + 0.5.
-    picture_from_mask = np.array([[cell_x, 0, x1 + 0.5 * cell_x - 0.5], [0, cell_y, y1 + 0.5 * cell_y - 0.5]])
-    return cv2.warpAffine(prediction.mask.astype(np.float32), picture_from_mask, (width, height)) > 0.5
+    image_from_mask = np.array([[cell_x, 0, x1 + 0.5 * cell_x - 0.5], [0, cell_y, y1 + 0.5 * cell_y - 0.5]])
+    return cv2.warpAffine(prediction.mask.astype(np.float32), image_from_mask, (width, height)) > 0.5
 
 
-def _tint(picture: Rgb, inside: Mask, stroke: int) -> None:
+def _tint(image: Rgb, inside: Mask, stroke: int) -> None:
     """Colour a mask; its edge, which lies inside, is bright and then dark."""
-    picture[inside] = (0.65 * picture[inside] + 0.35 * np.array(COLOUR)).astype(np.uint8)
+    image[inside] = (0.65 * image[inside] + 0.35 * np.array(COLOUR)).astype(np.uint8)
     cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
     rest = inside.astype(np.uint8)
     for shade in (COLOUR, DARK):
         core = cv2.erode(rest, cross, iterations=stroke)
-        picture[(rest > core)] = shade
+        image[(rest > core)] = shade
         rest = core
 
 
@@ -144,11 +144,11 @@ def _scaled(box: Box, scale: tuple[float, float]) -> tuple[float, float, float, 
     return box.x1 * scale[0], box.y1 * scale[1], box.x2 * scale[0], box.y2 * scale[1]
 
 
-def _label(picture: Rgb, text: str, corner: tuple[int, int], stroke: int) -> None:
-    """White text on black, its lower left corner at `corner`, kept inside the picture."""
+def _label(image: Rgb, text: str, corner: tuple[int, int], stroke: int) -> None:
+    """White text on black, its lower left corner at `corner`, kept inside the image."""
     font, size = cv2.FONT_HERSHEY_SIMPLEX, 0.35 * stroke + 0.1
     (width, height), below = cv2.getTextSize(text, font, size, stroke)
-    x = max(min(corner[0], picture.shape[1] - width), 0)
-    y = max(min(corner[1], picture.shape[0] - below), height + stroke)
-    cv2.rectangle(picture, (x, y - height - stroke), (x + width, y + below), (0, 0, 0), -1)
-    cv2.putText(picture, text, (x, y), font, size, (255, 255, 255), stroke, cv2.LINE_AA)
+    x = max(min(corner[0], image.shape[1] - width), 0)
+    y = max(min(corner[1], image.shape[0] - below), height + stroke)
+    cv2.rectangle(image, (x, y - height - stroke), (x + width, y + below), (0, 0, 0), -1)
+    cv2.putText(image, text, (x, y), font, size, (255, 255, 255), stroke, cv2.LINE_AA)

@@ -1,7 +1,7 @@
 """The report: one HTML file that shows the answer, needs no network and opens from disk.
 
 `ReportData` says all there is to show; `write_report` turns it into the page. Everything goes into the page
-as JSON that the script in `templates/` puts in place as text or picture, so that no name becomes markup.
+as JSON that the script in `templates/` puts in place as text or image, so that no name becomes markup.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _payload(data: ReportData) -> dict[str, Any]:
         "samples": {
             "time": _rounded(data.curve.time_s),
             "frame": list(data.video.frame_indices),
-            "picture": [
+            "image": [
                 None if jpeg is before else _uri("image/jpeg", jpeg)  # the same one as before
                 for before, jpeg in pairwise((b"", *data.thumbnails))
             ],
@@ -166,7 +166,7 @@ def _query(data: ReportData) -> dict[str, Any]:
     x1, y1, x2, y2 = (round(v) for v in around.clipped(width, height).xyxy)
     cut = np.s_[y1:y2, x1:x2]
     return {
-        "picture": _uri("image/jpeg", thumbnail(query.image[cut], width_px=QUERY_WIDTH_PX, quality=85)),
+        "image": _uri("image/jpeg", thumbnail(query.image[cut], width_px=QUERY_WIDTH_PX, quality=85)),
         "width": x2 - x1,
         "height": y2 - y1,
         "box": _numbers((query.box.x1 - x1, query.box.y1 - y1, query.box.x2 - x1, query.box.y2 - y1)),
@@ -198,7 +198,7 @@ def _maps(maps: FrameMaps) -> dict[str, Any]:
         "sample": maps.sample,
         "ellipse": _numbers(maps.ellipse) if maps.ellipse else None,
         "drift": _numbers(maps.drift) if maps.drift else None,
-        "maps": [{"name": m.name, "note": m.note, "picture": _map_uri(m.values)} for m in maps.maps],
+        "maps": [{"name": m.name, "note": m.note, "image": _map_uri(m.values)} for m in maps.maps],
     }
 
 
@@ -208,23 +208,23 @@ def _map_uri(values: Floats) -> str:
     scale = max(1.0, MAP_SIDE_PX / max(clean.shape))
     size = (round(clean.shape[1] * scale), round(clean.shape[0] * scale))
     large = cv2.resize(clean.astype(np.float32), size, interpolation=cv2.INTER_LINEAR)
-    picture = cv2.applyColorMap(np.round(large * 255).astype(np.uint8), cv2.COLORMAP_VIRIDIS)
-    return _uri("image/jpeg", _encode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 82]))
+    image = cv2.applyColorMap(np.round(large * 255).astype(np.uint8), cv2.COLORMAP_VIRIDIS)
+    return _uri("image/jpeg", _encode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 82]))
 
 
 def mask_uri(mask: np.ndarray) -> str:
-    """A mask as a PNG that is clear where the thing is not."""
+    """A mask as a PNG that is clear where the object is not."""
     alpha = np.round(np.clip(np.nan_to_num(mask.astype(np.float32)), 0, 1) * 255).astype(np.uint8)
-    picture = np.zeros((*alpha.shape, 4), np.uint8)
-    picture[..., :3] = (94, 197, 34)
-    picture[..., 3] = alpha
-    return _uri("image/png", _encode(".png", picture, []))
+    image = np.zeros((*alpha.shape, 4), np.uint8)
+    image[..., :3] = (94, 197, 34)
+    image[..., 3] = alpha
+    return _uri("image/png", _encode(".png", image, []))
 
 
-def _encode(ending: str, picture: np.ndarray, options: list[int]) -> bytes:
-    done, data = cv2.imencode(ending, picture, options)
+def _encode(ending: str, image: np.ndarray, options: list[int]) -> bytes:
+    done, data = cv2.imencode(ending, image, options)
     if not done:
-        raise ValueError(f"Cannot encode a picture of shape {picture.shape} as {ending}")
+        raise ValueError(f"Cannot encode an image of shape {image.shape} as {ending}")
     return data.tobytes()
 
 

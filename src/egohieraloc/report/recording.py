@@ -1,7 +1,7 @@
-"""An answer as a Rerun recording: pictures, boxes, masks, cameras, points and curves on one timeline.
+"""An answer as a Rerun recording: images, boxes, masks, cameras, points and curves on one timeline.
 
 Needs the extra `viz`. Entities: `query`, `score/*`, `world/camera` (pose and lens), `world/camera/image` with
-`answer`, `other` and `mask` in it, `world/path`, `world/points`, `world/views` and `world/thing`.
+`answer`, `other` and `mask` in it, `world/path`, `world/points`, `world/views` and `world/object`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from egohieraloc.types import FramePrediction, Localization3D, ResponseTrack, Rg
 from egohieraloc.video.reader import Video
 
 TIMELINE = "video time"
-WIDTH_PX = 640  # pictures are no wider: a recording holds every sample
+WIDTH_PX = 640  # images are no wider: a recording holds every sample
 OTHER = (251, 191, 36)
 QUIET = (140, 150, 145)
 IMAGE = "world/camera/image"
@@ -55,14 +55,14 @@ def write_recording(path: str | Path, result: Result, *, folder_fps: float = 5.0
 
 
 def _layout(rr: Any, *, in_3d: bool) -> Any:
-    """The picture beside the 3D view, the curve below."""
+    """The image beside the 3D view, the curve below."""
     views = rr.blueprint
-    pictures = [
+    images = [
         views.Spatial2DView(origin=IMAGE, name="video"),
         views.Spatial2DView(origin="query", name="query"),
     ]
     space = [views.Spatial3DView(origin="/", contents="world/**", name="space")] if in_3d else []
-    top = views.Horizontal(*pictures, *space)
+    top = views.Horizontal(*images, *space)
     return views.Blueprint(views.Vertical(top, views.TimeSeriesView(origin="score"), row_shares=[3, 1]))
 
 
@@ -83,16 +83,16 @@ def _log_curve(rr: Any, stream: Any, result: Result) -> None:
 
 
 def _log_samples(rr: Any, stream: Any, result: Result, video: Video) -> None:
-    """Each sample's picture, and what was seen in it; where nothing was, what was there before is cleared."""
+    """Each sample's image, and what was seen in it; where nothing was, what was there before is cleared."""
     track = result.track
     answer = {p.frame_index: p for p in track.predictions} if isinstance(track, ResponseTrack) else {}
     other = {p.frame_index: p for each in result.alternatives for p in each.predictions}
     scale = min(1.0, WIDTH_PX / video.info.width)
-    stream.log(IMAGE, rr.AnnotationContext([(1, "thing", COLOUR)]), static=True)
+    stream.log(IMAGE, rr.AnnotationContext([(1, "object", COLOUR)]), static=True)
     for frame in video.frames(result.video.frame_indices):
         stream.set_time(TIMELINE, duration=frame.time_s)
-        picture = rr.EncodedImage(contents=thumbnail(frame.rgb, width_px=WIDTH_PX), media_type="image/jpeg")
-        stream.log(IMAGE, picture)
+        image = rr.EncodedImage(contents=thumbnail(frame.rgb, width_px=WIDTH_PX), media_type="image/jpeg")
+        stream.log(IMAGE, image)
         for name, found, shade in (("answer", answer, COLOUR), ("other", other, OTHER)):
             seen = found.get(frame.index)
             drawn = (
@@ -144,10 +144,10 @@ def _log_place(rr: Any, stream: Any, place: Localization3D, cameras: Reconstruct
     turn = (axes / np.maximum(lengths, 1e-12)[:, None]).T  # columns are the ellipsoid's own axes
     if np.linalg.det(turn) < 0:
         turn[:, 0] *= -1
-    stream.log("world/thing", rr.Transform3D(translation=place.point_world, mat3x3=turn), static=True)
-    stream.log("world/thing", rr.Ellipsoids3D(half_sizes=[lengths], colors=[COLOUR]), static=True)
+    stream.log("world/object", rr.Transform3D(translation=place.point_world, mat3x3=turn), static=True)
+    stream.log("world/object", rr.Ellipsoids3D(half_sizes=[lengths], colors=[COLOUR]), static=True)
     stream.log(
-        "world/thing/point", rr.Points3D([[0, 0, 0]], colors=[COLOUR], labels=["the thing"]), static=True
+        "world/object/point", rr.Points3D([[0, 0, 0]], colors=[COLOUR], labels=["the object"]), static=True
     )
 
 

@@ -39,7 +39,7 @@ def save_result(result: Result, folder: Path, *, folder_fps: float = 5.0) -> Pat
 
 
 def _question(result: Result) -> dict[str, Any]:
-    """What result.json leaves out: where the thing is in query.png, every sample's frame, where masks lie."""
+    """What result.json leaves out: where the object is in query.png, each sample's frame, where masks lie."""
     track = result.track
     masks = [p.mask_box for p in track.predictions] if isinstance(track, ResponseTrack) else []
     return {

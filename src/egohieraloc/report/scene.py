@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from egohieraloc.geometry.locate import describe
+from egohieraloc.geometry.place import describe
 from egohieraloc.result import Result
 from egohieraloc.types import Floats, Localization3D, NotLocalized, ViewEvidence
 
@@ -83,7 +83,7 @@ def scene_payload(scene: SceneData) -> dict[str, Any]:
         "axes": np.round(uncertainty_axes(place.covariance) @ level_from_world.T, 5).tolist(),
         "distance": round(place.distance, 4),
         "displacement": np.round(place.displacement, 4).tolist(),
-        "asked": index_of_frame.get(place.asked_frame),
+        "asked": index_of_frame.get(place.query_frame),
         "views": [
             _view(v) | {"point": level(v.point_world), "camera": index_of_frame.get(v.frame_index)}
             for v in place.views

@@ -13,7 +13,7 @@ from egohieraloc.errors import ConfigError
 
 @dataclass(frozen=True, eq=False)
 class ClipBatch:
-    """Clips with their truth. Pictures are in [0, 1]; boxes are xyxy in pixels, half-open.
+    """Clips with their truth. Images are in [0, 1]; boxes are xyxy in pixels, half-open.
 
     B clips, T frames, S side of the query window, F side of a frame.
     """

@@ -1,7 +1,7 @@
 """Fit the answer's score: how likely is an answer right, and from where on is it given at all?
 
 The score of the answer's surest sample becomes a probability by logistic regression over questions with a
-known answer; the threshold then follows from the questions about absent things.
+known answer; the threshold then follows from the questions about absent objects.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from egohieraloc.errors import DataError
 from egohieraloc.evaluation.vq2d import overlap
 from egohieraloc.localize import Localizer
 from egohieraloc.models.weights import Calibration, load_weights
-from egohieraloc.training.composed_videos import VIDEO_CLIPS, Question, answer_to, compose_questions
-from egohieraloc.training.composer_config import ComposerConfig
-from egohieraloc.training.packs import Packs
+from egohieraloc.training.composer.composed_videos import VIDEO_CLIPS, Question, answer_to, compose_questions
+from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.packs import Packs
 from egohieraloc.types import Floats
 
 RIGHT_TUBE_IOU = 0.25
 PACK_LIMIT = 320  # photos and objects read; every photo that was kept from training is among them
-REJECTED_SHARE = 0.8  # of the absent things, at the threshold
+REJECTED_SHARE = 0.8  # of the absent objects, at the threshold
 CERTAIN = 1e-6
 
 
@@ -79,7 +79,7 @@ def fit(evidence: list[Evidence]) -> Calibration:
     absent = [e for e in evidence if not e.present]
     if not absent or not any(e.right for e in evidence):
         raise DataError(
-            f"Calibration needs right answers and absent things, got {sum(e.right for e in evidence)} and "
+            f"Calibration needs right answers and absent objects, got {sum(e.right for e in evidence)} and "
             f"{len(absent)} in {len(evidence)} questions. Ask more questions, or train longer."
         )
     slope, offset = logistic(
@@ -106,7 +106,7 @@ def logistic(logits: Floats, right: Floats) -> tuple[float, float]:
 
 
 def logit_threshold(evidence: list[Evidence]) -> float:
-    """The peak's logit from which answers are given: above REJECTED_SHARE of the absent things.
+    """The peak's logit from which answers are given: above REJECTED_SHARE of the absent objects.
 
     From there it moves up halfway to the next right answer, which costs nothing and keeps a distance to both.
     """

@@ -46,7 +46,7 @@ class OptimConfig:
     freeze_norm: Literal["none", "backbone", "all"] = "backbone"  # BatchNorm statistics kept as they are
     freeze_gain: bool = False  # also the gain and the bias of those norms
     freeze_stages: int = 0  # first stages of a pretrained backbone that are kept as they are
-    strangers: int = 2  # frames of other clips that each query is also shown, those it likes best
+    negatives: int = 2  # frames of other clips that each query is also shown, those it likes best
     seed: int = 0
     checkpoint_every: int = 500
     validate_every: int = 1000
@@ -60,14 +60,14 @@ class LossNotFiniteError(EgoHieraLocError):
 class ClipObjective(nn.Module):
     """Network and losses as one module, so that a parallel wrapper sees one forward pass."""
 
-    def __init__(self, network: EgoHieraLocNet, weights: LossWeights, strangers: int) -> None:
+    def __init__(self, network: EgoHieraLocNet, weights: LossWeights, negatives: int) -> None:
         super().__init__()
         self.network = network
         self.weights = weights
-        self.strangers = strangers
+        self.negatives = negatives
 
     def forward(self, batch: ClipBatch, chance: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        terms, figures = clip_terms(self.network, batch, chance, strangers=self.strangers)
+        terms, figures = clip_terms(self.network, batch, chance, negatives=self.negatives)
         total = weighted_sum(terms, self.weights)
         shown = {name: value.detach() for name, value in (terms | figures).items()}
         return total, shown | {"total": total.detach()}
@@ -162,7 +162,7 @@ def train(
     state = TrainState.start(network, optimizer)
     if resume:
         load_state(state, folder)
-    objective = accelerator.prepare(ClipObjective(network, weights or LossWeights(), config.strangers))
+    objective = accelerator.prepare(ClipObjective(network, weights or LossWeights(), config.negatives))
     optimizer = accelerator.prepare(optimizer)
     take_step = train_step(accelerator, objective, optimizer, config.clip_norm)
     log = _Log(folder, enabled=accelerator.is_main_process)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True, kw_only=True)
 class LossWeights:
-    """Weights of the sum. The paper's are `PAPER`; ours add what helps a small network tell things apart."""
+    """Weights of the sum. The paper's are `PAPER`; ours add what helps a small network tell objects apart."""
 
     presence: float = 0.5  # eta_1, L_BCE
     score: float = 0.5  # the same of the surest cell, by which frames are chosen
@@ -26,7 +26,7 @@ class LossWeights:
     mask: float = 1.0  # eta_4, L_seg
     dice: float = 1.0  # overlap of the mask, indifferent to the object's size
     cells: float = 0.5  # is the object in this stride-16 cell?
-    likeness: float = 0.5  # the same question put to O alone
+    similarity: float = 0.5  # the same question put to O alone
     contrast: float = 0.3  # each query against every frame of the batch
     query_mask: float = 0.5  # the built-in query segmenter
     query_quality: float = 0.1  # and its own quality
@@ -41,7 +41,7 @@ PAPER = LossWeights(
     mask=0.2,
     dice=0,
     cells=0,
-    likeness=0,
+    similarity=0,
     contrast=0,
 )
 
@@ -67,7 +67,7 @@ def presence_loss(logits: Tensor, presence: Tensor) -> Tensor:
 def box_loss(boxes: Tensor, wanted: Tensor, weight: Tensor, *, beta: float = 1 / 28) -> Tensor:
     """L_smooth of cell-wise boxes (B, 4, H, W) to (B, 4), weighted by (B, H, W).
 
-    The quadratic part ends at one cell, not at the whole picture as with the paper's 1.
+    The quadratic part ends at one cell, not at the whole image as with the paper's 1.
     """
     distance = F.smooth_l1_loss(
         boxes, wanted[:, :, None, None].expand_as(boxes), beta=beta, reduction="none"
@@ -131,15 +131,15 @@ def balanced_cell_loss(logits: Tensor, wanted: Tensor, alike: Tensor) -> Tensor:
     return positive + (F.softplus(logits) * hardness).sum() / negatives
 
 
-def contrast_loss(likeness: Tensor, apart: Tensor, presence: Tensor, *, scale: float = 20.0) -> Tensor:
+def contrast_loss(similarity: Tensor, apart: Tensor, presence: Tensor, *, scale: float = 20.0) -> Tensor:
     """Each query must like its own frame better than all other frames of the batch.
 
-    likeness: (B, B) of query i to frame j; apart: (B, B) bool, where the frame surely does not show the
+    similarity: (B, B) of query i to frame j; apart: (B, B) bool, where the frame surely does not show the
     query's object; absent queries (presence 0) have no positive and are left out.
     """
-    own = torch.eye(len(likeness), dtype=torch.bool, device=likeness.device)
-    logits = (likeness * scale).masked_fill(~(apart | own), -torch.inf)
-    loss = F.cross_entropy(logits, torch.arange(len(likeness), device=likeness.device), reduction="none")
+    own = torch.eye(len(similarity), dtype=torch.bool, device=similarity.device)
+    logits = (similarity * scale).masked_fill(~(apart | own), -torch.inf)
+    loss = F.cross_entropy(logits, torch.arange(len(similarity), device=similarity.device), reduction="none")
     return (loss * presence).sum() / shared_count(presence.sum())
 
 

@@ -18,29 +18,29 @@ from egohieraloc.training.batches import ClipBatch
 
 
 def clip_terms(
-    network: EgoHieraLocNet, batch: ClipBatch, chance: Tensor, *, strangers: int = 0
+    network: EgoHieraLocNet, batch: ClipBatch, chance: Tensor, *, negatives: int = 0
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Loss terms by name (see `LossWeights`) and figures to watch, all scalars.
 
     chance: (B, 2) uniform random numbers, which decide how each query's mask is known. After the frames of
-    its own clip a query is shown `strangers` frames of other clips, those it likes best: it is in none.
+    its own clip a query is shown `negatives` frames of other clips, those it likes best: it is in none.
     """
     times = batch.presence.shape[1]
     size = batch.query.shape[-1]
     visible = (batch.query.amax(1, keepdim=True) > 0.02).float()
-    query = network.see_query(batch.query, batch.query_box / size, visible)
+    query = network.encode_query(batch.query, batch.query_box / size, visible)
     mask, quality, level = _choose_masks(query, batch.query_mask, chance)
     template = network.template(query, mask, quality, level)
     features = network.encode_frames(batch.frames.flatten(0, 1))
-    cross = _cross_likeness(template.tokens, template.foreground, features.match[::times])
+    cross = _cross_similarity(template.tokens, template.foreground, features.match[::times])
     apart = (batch.source[:, None, None] != batch.shown).all(-1)
-    seen, truth = _add_strangers(cross.detach().masked_fill(~apart, -torch.inf), times, strangers)
+    seen, truth = _add_negatives(cross.detach().masked_fill(~apart, -torch.inf), times, negatives)
     number = torch.arange(seen.numel(), device=seen.device).view_as(seen)
     output, _ = network.match(
         template,
         features[seen.flatten()],
         network.initial_state(template),
-        outlined=number[:, :times].flatten(),  # strangers have no mask to learn
+        outlined=number[:, :times].flatten(),  # negatives have no mask to learn
     )
     ram = output.ram
 
@@ -64,7 +64,7 @@ def clip_terms(
         "mask": losses.mask_loss(logits, masks, trust),
         "dice": losses.dice_loss(probability, masks, shown * trust),
         "cells": losses.balanced_cell_loss(ram.cell_logits, cells, alike),
-        "likeness": losses.balanced_cell_loss(
+        "similarity": losses.balanced_cell_loss(
             network.coarse[0] * output.foreground.float() + network.coarse[1], cells, alike
         ),
         "contrast": losses.contrast_loss(cross, apart, batch.presence[:, 0]),
@@ -80,15 +80,15 @@ def clip_terms(
     }
 
 
-def _add_strangers(likeness: Tensor, times: int, count: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+def _add_negatives(similarity: Tensor, times: int, count: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Which of the B*T frames each query sees, (B, T + count), and what makes the truth (B, T, ...) fit them.
 
-    likeness: (B, B) of queries to the first frames of clips, -inf where the object may be there. A query
+    similarity: (B, B) of queries to the first frames of clips, -inf where the object may be there. A query
     without enough other clips sees its own first frame again.
     """
-    clips = len(likeness)
-    own = torch.arange(clips, device=likeness.device)
-    others = likeness.masked_fill(own[:, None] == own, -torch.inf)
+    clips = len(similarity)
+    own = torch.arange(clips, device=similarity.device)
+    others = similarity.masked_fill(own[:, None] == own, -torch.inf)
     best = others.topk(min(count, clips), 1)
     again = best.values == -torch.inf
     rows = torch.where(again, own[:, None], best.indices) * times
@@ -122,8 +122,8 @@ def _cell_targets(masks: Tensor, grid: int) -> Tensor:
     return torch.where((coverage == best) & (best > 0), 1.0, (2 * coverage).clamp(max=1))
 
 
-def _cross_likeness(tokens: Tensor, foreground: Tensor, cells: Tensor, *, most_tokens: int = 48) -> Tensor:
-    """Likeness (B, B) of each query to each frame: mean of its four most alike cells.
+def _cross_similarity(tokens: Tensor, foreground: Tensor, cells: Tensor, *, most_tokens: int = 48) -> Tensor:
+    """Similarity (B, B) of each query to each frame: mean of its four most alike cells.
 
     tokens: (B, N, D); foreground: (B, N); cells: (B, D, H, W). The heaviest `most_tokens` tokens stand for a
     query; weights are disturbed by their order, so that all scales are represented.

@@ -21,15 +21,15 @@ from egohieraloc.settings import override, to_dict, update
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.calibrate import PACK_LIMIT
 from egohieraloc.training.checkpoint import TrainState
-from egohieraloc.training.composed_videos import AS_VIDEO, compose_halves
-from egohieraloc.training.composer import Composer
-from egohieraloc.training.composer_config import ComposerConfig
-from egohieraloc.training.footage import FootageConfig
-from egohieraloc.training.footage_clips import FootageClips
-from egohieraloc.training.loading import LoadedClips, open_footage
+from egohieraloc.training.composer.clip_stream import Composer
+from egohieraloc.training.composer.composed_videos import AS_VIDEO, compose_halves
+from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.packs import read_packs
+from egohieraloc.training.footage.clips import FootageClips
+from egohieraloc.training.footage.footage import FootageConfig
+from egohieraloc.training.footage.loading import LoadedClips, open_footage
 from egohieraloc.training.loop import ClipSource, OptimConfig, join_processes, train
 from egohieraloc.training.losses import LossWeights
-from egohieraloc.training.packs import read_packs
 from egohieraloc.training.replay import ReplayedComposer
 from egohieraloc.training.validate import Ask, Validation, ValidationConfig, composed_answers, ego4d_answers
 
@@ -124,7 +124,7 @@ def sample_clips(recipe: Recipe, data: Path, *, clips: int = 8, publishable: boo
         composer = Composer(packs, recipe.sized_composer, "cpu", recipe.optim.seed)
         return composer.batch(0, clips)
     if publishable:
-        raise ConfigError("Only composed clips can be made of pictures that may be published.")
+        raise ConfigError("Only composed clips can be made of images that may be published.")
     alone = update(recipe, {"optim": {"batch": clips}, "footage": {"workers": 0}})
     return _open_source(alone, data, torch.device("cpu"), slice(clips))(0)
 

@@ -8,7 +8,7 @@ import torch
 
 from egohieraloc.errors import ConfigError
 from egohieraloc.training.batches import ClipBatch
-from egohieraloc.training.composer import Composer
+from egohieraloc.training.composer.clip_stream import Composer
 
 WARM_UP = 3
 

@@ -18,12 +18,12 @@ from egohieraloc.data.base import ClipQueries, Track
 from egohieraloc.data.ego4d import VisualQuery, clip_paths, read_vq2d
 from egohieraloc.errors import DataError, QueryError, VideoError
 from egohieraloc.evaluation import vq2d
-from egohieraloc.evaluation.answering import ClipSearch
+from egohieraloc.evaluation.run_vq2d import ClipSearch
 from egohieraloc.files import write_json
 from egohieraloc.localize import Localizer
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Calibration, Weights, save_weights
-from egohieraloc.training.composed_videos import Halves, answer_to, questions_of
+from egohieraloc.training.composer.composed_videos import Halves, answer_to, questions_of
 from egohieraloc.video.reader import Video
 
 Answers = Iterable[tuple[Track, Track, float]]  # truth, answer, score

@@ -75,7 +75,7 @@ class Container:
         return digest.hexdigest()
 
     def focal_35mm(self) -> float | None:
-        """The focal length for a 36x24 mm picture, as phones write it into QuickTime files."""
+        """The focal length for a 36x24 mm image, as phones write it into QuickTime files."""
         with _opened(self.path) as (container, stream):
             tags = {**container.metadata, **stream.metadata}
         values = [v for k, v in tags.items() if k.lower().endswith("focal_length.35mm_equivalent")]
@@ -115,7 +115,7 @@ class Container:
     def _decoded_from(
         self, container: Any, stream: Any, run: list[int]
     ) -> Generator[tuple[int, Any], None, None]:
-        """Number and picture of decoded frames, from at or before run[0] on."""
+        """Number and image of decoded frames, from at or before run[0] on."""
         if self.pts is None:
             yield from enumerate(_decoded(container, stream))
             return
@@ -202,10 +202,10 @@ def _first_frame(path: Path) -> av.VideoFrame:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
-    """The container and its first track of moving pictures.
+    """The container and its first track of moving images.
 
     FFmpeg gets the open file and may open nothing by itself: some formats (concat, HLS ...) are lists of
-    further files, which a stranger's video must not make us read.
+    further files, which a negative's video must not make us read.
     """
     try:
         if path.stat().st_size == 0:
@@ -217,7 +217,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
             streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
             if not streams:
                 found = "only sound" if container.streams.audio else "it is empty or cut off"
-                raise VideoError(f"{path} holds no pictures: {found}. Give a whole file with a video track.")
+                raise VideoError(f"{path} holds no images: {found}. Give a whole file with a video track.")
             streams[0].thread_type = "AUTO"
             yield container, streams[0]
     except (FFmpegError, OSError) as error:
@@ -259,7 +259,7 @@ def _numbered(frames: Iterator[av.VideoFrame], pts: NDArray[np.int64]) -> Iterat
 
 
 def _quarter_turns(frame: av.VideoFrame) -> int:
-    """How often the picture must be turned by 90 degrees against the clock to stand upright."""
+    """How often the image must be turned by 90 degrees against the clock to stand upright."""
     return round(frame.rotation / 90) % 4
 
 

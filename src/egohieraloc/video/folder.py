@@ -1,4 +1,4 @@
-"""A folder of pictures as a video: in natural order, one size, a rate the user gives."""
+"""A folder of images as a video: in natural order, one size, a rate the user gives."""
 
 from __future__ import annotations
 
@@ -18,73 +18,71 @@ from egohieraloc.images import read_image
 from egohieraloc.types import Floats, Rgb, VideoInfo
 
 ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm"}
-HASHED_PICTURES = 256
+HASHED_IMAGES = 256
 EXIF_BLOCK, EXIF_FOCAL_35MM = 0x8769, 0xA405
 
 
 @dataclass(frozen=True, eq=False)
 class Folder:
-    """The pictures of a folder, `info.fps` of them a second."""
+    """The images of a folder, `info.fps` of them a second."""
 
     path: Path
     info: VideoInfo
     times_s: Floats
-    pictures: tuple[Path, ...]
+    images: tuple[Path, ...]
 
     @classmethod
     def open(cls, path: Path, fps: float) -> Folder:
         if not (math.isfinite(fps) and fps > 0):
-            raise VideoError(f"A folder's rate must be a positive number of pictures a second, got {fps}.")
-        pictures = sorted(
+            raise VideoError(f"A folder's rate must be a positive number of images a second, got {fps}.")
+        images = sorted(
             (p for p in path.iterdir() if p.suffix.lower() in ENDINGS and not p.name.startswith(".")),
             key=_natural_order,
         )
-        if not pictures:
-            raise VideoError(
-                f"The folder {path} holds no pictures. Wanted: files such as 00001.jpg or 1.png."
-            )
-        height, width = _read(pictures[0]).shape[:2]
+        if not images:
+            raise VideoError(f"The folder {path} holds no images. Wanted: files such as 00001.jpg or 1.png.")
+        height, width = _read(images[0]).shape[:2]
         rate = Fraction(fps).limit_denominator(1_000_000)
-        times_s = np.arange(len(pictures)) * rate.denominator / rate.numerator
-        return cls(path, VideoInfo(width, height, rate, len(pictures)), times_s, tuple(pictures))
+        times_s = np.arange(len(images)) * rate.denominator / rate.numerator
+        return cls(path, VideoInfo(width, height, rate, len(images)), times_s, tuple(images))
 
     def content_hash(self) -> str:
         digest = hashlib.blake2b(f"folder at {self.info.fps} fps".encode(), digest_size=16)
-        for picture in self.pictures:
-            digest.update(os.fsencode(picture.name) + f"\0{picture.stat().st_size}\0".encode())
-        chosen = np.unique(np.linspace(0, len(self.pictures) - 1, HASHED_PICTURES).round().astype(int))
+        for image in self.images:
+            digest.update(os.fsencode(image.name) + f"\0{image.stat().st_size}\0".encode())
+        chosen = np.unique(np.linspace(0, len(self.images) - 1, HASHED_IMAGES).round().astype(int))
         for index in chosen:
-            digest.update(self.pictures[index].read_bytes())
+            digest.update(self.images[index].read_bytes())
         return digest.hexdigest()
 
     def focal_35mm(self) -> float | None:
-        """The focal length for a 36x24 mm picture, from the EXIF data of the first one."""
+        """The focal length for a 36x24 mm image, from the EXIF data of the first one."""
         from PIL import Image
 
-        with Image.open(self.pictures[0]) as picture:
-            value = picture.getexif().get_ifd(EXIF_BLOCK).get(EXIF_FOCAL_35MM)
+        with Image.open(self.images[0]) as image:
+            value = image.getexif().get_ifd(EXIF_BLOCK).get(EXIF_FOCAL_35MM)
         return float(value) if value else None
 
     def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Rgb]]:
         for index in indices:
-            rgb = _read(self.pictures[index])
+            rgb = _read(self.images[index])
             if rgb.shape[:2] != (self.info.height, self.info.width):
                 raise VideoError(
-                    f"The pictures of a folder must have one size: {self.pictures[index].name} is "
-                    f"{rgb.shape[1]}x{rgb.shape[0]}, {self.pictures[0].name} is "
+                    f"The images of a folder must have one size: {self.images[index].name} is "
+                    f"{rgb.shape[1]}x{rgb.shape[0]}, {self.images[0].name} is "
                     f"{self.info.width}x{self.info.height}."
                 )
             yield index, rgb
 
 
-def _read(picture: Path) -> Rgb:
+def _read(image: Path) -> Rgb:
     try:
-        return read_image(picture)
+        return read_image(image)
     except QueryError as error:
         raise VideoError(str(error)) from error
 
 
-def _natural_order(picture: Path) -> tuple[list[str | int], str]:
+def _natural_order(image: Path) -> tuple[list[str | int], str]:
     """2.png comes before 10.png: digits compare as numbers."""
-    parts = re.split(r"(\d+)", picture.name.lower())
-    return [int(part) if part.isdecimal() else part for part in parts], picture.name
+    parts = re.split(r"(\d+)", image.name.lower())
+    return [int(part) if part.isdecimal() else part for part in parts], image.name

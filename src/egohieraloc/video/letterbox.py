@@ -1,7 +1,7 @@
-"""Fit a picture into a square without changing its shape, and the exact way back.
+"""Fit an image into a square without changing its shape, and the exact way back.
 
 Coordinates follow the half-pixel rule, so a point moves by one scale and one offset per axis. The scales are
-those of the resized picture, whose sides are whole pixels: they may differ from each other by a rounding.
+those of the resized image, whose sides are whole pixels: they may differ from each other by a rounding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from egohieraloc.types import Box, Floats, Rgb
 
 @dataclass(frozen=True)
 class Letterbox:
-    """A picture of width x height, centred on a black canvas of size x size."""
+    """An image of width x height, centred on a black canvas of size x size."""
 
     width: int
     height: int
@@ -29,24 +29,24 @@ class Letterbox:
 
     @property
     def content_size(self) -> tuple[int, int]:
-        """Width and height of the picture on the canvas, in whole pixels."""
+        """Width and height of the image on the canvas, in whole pixels."""
         scale = self.size / max(self.width, self.height)
         return max(1, round(self.width * scale)), max(1, round(self.height * scale))
 
     @property
     def offset(self) -> tuple[int, int]:
-        """Where the picture begins on the canvas."""
+        """Where the image begins on the canvas."""
         width, height = self.content_size
         return (self.size - width) // 2, (self.size - height) // 2
 
     @property
     def content(self) -> Box:
-        """The part of the canvas that the picture covers."""
+        """The part of the canvas that the image covers."""
         return Box.from_xywh(*self.offset, *self.content_size)
 
     @property
     def scale(self) -> tuple[float, float]:
-        """Canvas pixels per picture pixel, in x and y."""
+        """Canvas pixels per image pixel, in x and y."""
         width, height = self.content_size
         return width / self.width, height / self.height
 
@@ -65,11 +65,11 @@ class Letterbox:
         return canvas
 
     def points_to_canvas(self, points: NDArray[np.floating]) -> Floats:
-        """Points (..., 2) of the picture on the canvas."""
+        """Points (..., 2) of the image on the canvas."""
         return np.asarray(points, np.float64) * self.content_size / (self.width, self.height) + self.offset
 
     def points_from_canvas(self, points: NDArray[np.floating]) -> Floats:
-        """Points (..., 2) of the canvas in the picture; what lies on the border comes out outside."""
+        """Points (..., 2) of the canvas in the image; what lies on the border comes out outside."""
         return (np.asarray(points, np.float64) - self.offset) * (self.width, self.height) / self.content_size
 
     def box_to_canvas(self, box: Box) -> Box:
@@ -79,10 +79,10 @@ class Letterbox:
         return Box(*self.points_from_canvas(np.array(box.xyxy).reshape(2, 2)).ravel().tolist())
 
     def mask_to_frame(self, mask: NDArray) -> tuple[NDArray, Box]:
-        """Crop a grid that covers the canvas (side size / stride) to the cells that touch the picture.
+        """Crop a grid that covers the canvas (side size / stride) to the cells that touch the image.
 
-        Returns the cells and the box they cover in pixels of the picture: the picture itself, or up to one
-        cell more on a side where the picture ends inside a cell.
+        Returns the cells and the box they cover in pixels of the image: the image itself, or up to one
+        cell more on a side where the image ends inside a cell.
         """
         rows, columns = mask.shape
         (x, y), (width, height) = self.offset, self.content_size

@@ -1,4 +1,4 @@
-"""A video, from any file PyAV opens or any folder of pictures: exact times, any rate, bounded memory.
+"""A video, from any file PyAV opens or any folder of images: exact times, any rate, bounded memory.
 
 Time zero is the first frame shown. A `Video` holds a table of frame times and nothing that must be closed:
 each reading opens the file for itself and closes it when it ends or is given up.
@@ -27,7 +27,7 @@ ROUNDING_S = 1e-3  # Matroska and its like round frame times to a millisecond
 
 
 class Source(Protocol):
-    """Where the pictures come from."""
+    """Where the images come from."""
 
     @property
     def path(self) -> Path: ...
@@ -53,10 +53,10 @@ class Video:
 
     @classmethod
     def open(cls, path: str | Path, *, folder_fps: float = 5.0) -> Video:
-        """Open a video file, or a folder of pictures that were taken `folder_fps` times a second."""
+        """Open a video file, or a folder of images that were taken `folder_fps` times a second."""
         path = Path(path)
         if not path.exists():
-            raise VideoError(f"There is no video at {path}. Give a video file or a folder of pictures.")
+            raise VideoError(f"There is no video at {path}. Give a video file or a folder of images.")
         return cls(Folder.open(path, folder_fps) if path.is_dir() else Container.open(path))
 
     @property
@@ -81,12 +81,12 @@ class Video:
     def content_hash(self) -> str:
         """Equal for equal content, wherever it lies. A file of up to 1 GiB is hashed whole and a larger one
         by its size and 1024 blocks of 1 MiB spread over it; a folder by its rate, the names and sizes of its
-        pictures and the content of up to 256 of them."""
+        images and the content of up to 256 of them."""
         return self.source.content_hash()
 
     @property
     def focal_px(self) -> float | None:
-        """The focal length in pixels where the file or its first picture states one, else None."""
+        """The focal length in pixels where the file or its first image states one, else None."""
         focal_35mm = self.source.focal_35mm()
         if not focal_35mm or not math.isfinite(focal_35mm) or focal_35mm < 0:
             return None

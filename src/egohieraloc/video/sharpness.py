@@ -1,4 +1,4 @@
-"""How sharp a picture is."""
+"""How sharp an image is."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 
 from egohieraloc.types import Rgb
 
-LONG_SIDE_PX = 480  # pictures are compared at one size: a Laplacian depends on it
+LONG_SIDE_PX = 480  # images are compared at one size: a Laplacian depends on it
 
 
 def sharpness(rgb: Rgb) -> float:
-    """Variance of the Laplacian of the grey picture, its longer side brought to 480 pixels."""
+    """Variance of the Laplacian of the grey image, its longer side brought to 480 pixels."""
     scale = LONG_SIDE_PX / max(rgb.shape[:2])
     grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY).astype(np.float32)
     size = tuple(max(1, round(side * scale)) for side in grey.shape[::-1])

@@ -63,7 +63,7 @@ def create_app(
     app = FastAPI(
         title="EgoHieraLoc",
         version=__version__,
-        description="Where was this thing last seen? Send a video, ask about a thing in it, read the answer.",
+        description="Where was this object last seen? Send a video, ask about an object, read the answer.",
         lifespan=life,
         docs_url=None,  # these would load scripts from elsewhere
         redoc_url=None,

@@ -170,10 +170,10 @@ class Jobs:
         """How the question ended, or None when it should go on at the next start."""
         library = self._library
         path = library.video_path(entry.video_id)
-        picture = library.query_folder(entry.id) / "picture.png"
+        image = library.query_folder(entry.id) / "image.png"
         try:
             answer = process.run(
-                answer_question, path, picture, entry, progress=running.report, stop=running.stop
+                answer_question, path, image, entry, progress=running.report, stop=running.stop
             )
         except EgoHieraLocError as error:
             if running.cancelled:
@@ -192,10 +192,10 @@ def get_ready(localizer: Locates, progress: Report) -> None:
 
 
 def answer_question(
-    localizer: Locates, progress: Report, video: Path, picture: Path, entry: QueryEntry
+    localizer: Locates, progress: Report, video: Path, image: Path, entry: QueryEntry
 ) -> Answer:
     """Runs in the process that holds the Localizer."""
-    query = Query.from_image(picture, box=Box(*entry.box) if entry.box else None, seen_at_s=entry.seen_at_s)
+    query = Query.from_image(image, box=Box(*entry.box) if entry.box else None, seen_at_s=entry.seen_at_s)
     result = localizer.locate(query, video, until_s=entry.until_s, in_3d=entry.in_3d, progress=progress)
     return answer_of(result)
 

@@ -1,7 +1,7 @@
 """The server's folder. Everything in it lies under generated ids, and is there whole or not at all.
 
 videos/ID/    video, video.json
-queries/ID/   picture.png, thumbnail.jpg, query.json, answer.json
+queries/ID/   image.png, thumbnail.jpg, query.json, answer.json
 incoming/ID/  what is being received; forgotten at the next start
 features/     the Localizer's cache
 """
@@ -74,7 +74,7 @@ class Library:
         """All questions, or those about a video, the newest first."""
         found = (_read(path, QueryEntry) for path in self.folder.glob("queries/*/query.json"))
         wanted = (q for q in found if q and video_id in (None, q.video_id))
-        return sorted(wanted, key=lambda query: -query.asked_at)
+        return sorted(wanted, key=lambda query: -query.created_at)
 
     def query(self, query_id: str) -> QueryEntry:
         entry = _read(self.query_folder(query_id) / "query.json", QueryEntry)

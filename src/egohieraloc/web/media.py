@@ -70,20 +70,20 @@ def prepare_query(
     box: Box | None,
     given: Path | None,
 ) -> tuple[Box, float | None]:
-    """Write picture.png and thumbnail.jpg of a query; its box in the picture, and when it was seen.
+    """Write image.png and thumbnail.jpg of a query; its box in the image, and when it was seen.
 
-    given: a picture that came with the question; without it the frame at `time_s` and `box` are needed.
+    given: an image that came with the question; without it the frame at `time_s` and `box` are needed.
     """
     if given is not None:
-        picture = read_image(given)
-        if picture.shape[0] * picture.shape[1] > MAX_PIXELS:
-            raise QueryError("The picture is too large: at most 8192x8192 pixels are taken.")
-        query = Query.from_image(picture, box=box, seen_at_s=time_s)
+        image = read_image(given)
+        if image.shape[0] * image.shape[1] > MAX_PIXELS:
+            raise QueryError("The image is too large: at most 8192x8192 pixels are taken.")
+        query = Query.from_image(image, box=box, seen_at_s=time_s)
     elif time_s is None or box is None:
-        raise QueryError("Say what to look for: a picture, or time_s together with box=x,y,w,h.")
+        raise QueryError("Say what to look for: an image, or time_s together with box=x,y,w,h.")
     else:
         query = Query.from_time(_opened(video), time_s=time_s, box=box)
-    write_image(folder / "picture.png", query.image)
+    write_image(folder / "image.png", query.image)
     (folder / "thumbnail.jpg").write_bytes(thumbnail(query.crop, width_px=THUMBNAIL_WIDTH_PX, quality=85))
     return query.box, query.seen_at_s
 

@@ -133,18 +133,18 @@ def add_query_routes(app: FastAPI, server: Server) -> None:
     @app.post("/videos/{video_id}/queries", status_code=201)
     def ask(
         video_id: str,
-        picture: Annotated[
-            UploadFile | None, File(description="The thing: a crop, or with box a frame.")
+        image: Annotated[
+            UploadFile | None, File(description="The object: a crop, or with box a frame.")
         ] = None,
         time_s: FormSeconds = None,
         box: Annotated[str | None, Form(description="x,y,w,h in pixels", max_length=200)] = None,
         until_s: FormSeconds = None,
         in_3d: Annotated[bool, Form(description="Also tell where in space.")] = False,
     ) -> QueryEntry:
-        """Ask where a thing was last seen: give a picture of it, or a moment of the video and a box.
+        """Ask where an object was last seen: give an image of it, or a moment of the video and a box.
 
-        `until_s` is the time of asking: nothing after it is looked at. With `in_3d` the answer also tells
-        where the thing is in space, seen from the camera at the time of asking; the first such question about
+        `until_s` is the query time: nothing after it is looked at. With `in_3d` the answer also tells
+        where the object is in space, seen from the camera at the query time; the first such question about
         a video takes minutes.
         """
         library.video(video_id)
@@ -152,9 +152,9 @@ def add_query_routes(app: FastAPI, server: Server) -> None:
         region = parse_box(box) if box else None
         with server.incoming() as folder:
             given = None
-            if picture is not None:
+            if image is not None:
                 given = folder / "given"
-                given.write_bytes(picture.file.read())
+                given.write_bytes(image.file.read())
             placed, seen_at_s = server.checker.run(
                 media.prepare_query,
                 folder,
@@ -167,7 +167,7 @@ def add_query_routes(app: FastAPI, server: Server) -> None:
             entry = QueryEntry(
                 id=folder.name,
                 video_id=video_id,
-                asked_at=time.time(),
+                created_at=time.time(),
                 box=placed.xyxy,
                 seen_at_s=seen_at_s,
                 until_s=until_s,

@@ -46,8 +46,8 @@ class QueryEntry(Value):
 
     id: Id
     video_id: Id
-    asked_at: float
-    box: Corners | None = None  # in the query picture; None: all of it
+    created_at: float
+    box: Corners | None = None  # in the query image; None: all of it
     seen_at_s: float | None = None
     until_s: float | None = None
     in_3d: bool = False  # also where in space
@@ -63,7 +63,7 @@ class QueryEntry(Value):
 
 
 class View(Value):
-    """The thing in one sample; `mask` is a PNG as data: URI that covers `mask_box`."""
+    """The object in one sample; `mask` is a PNG as data: URI that covers `mask_box`."""
 
     frame: int
     sample: int

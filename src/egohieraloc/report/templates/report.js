@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const { samples, curve, tracks, video, query } = data;
   const count = samples.time.length;
-  samples.picture.forEach((uri, sample, all) => { all[sample] = uri || all[sample - 1]; });
+  samples.image.forEach((uri, sample, all) => { all[sample] = uri || all[sample - 1]; });
   const answer = data.found ? tracks[0] : null;
   const byId = (id) => document.getElementById(id);
   const SVG = "http://www.w3.org/2000/svg";
@@ -53,10 +53,10 @@
     }
     return svg;
   }
-  function picture(sample) {
+  function image(sample) {
     const view = viewAt(sample);
     return [
-      make("img", { src: samples.picture[sample], alt: `Frame at ${clock(samples.time[sample])}`, draggable: "false" }),
+      make("img", { src: samples.image[sample], alt: `Frame at ${clock(samples.time[sample])}`, draggable: "false" }),
       marks(video.width, video.height, view, view && view.rank > 0),
     ];
   }
@@ -72,7 +72,7 @@
     svg.setAttribute("viewBox", `${left} ${top} ${width} ${height}`);
     svg.setAttribute("class", "alone");
     svg.style.aspectRatio = `${video.width} / ${video.height}`;
-    svg.prepend(draw("image", { href: samples.picture[view.sample], width: video.width, height: video.height, preserveAspectRatio: "none" }));
+    svg.prepend(draw("image", { href: samples.image[view.sample], width: video.width, height: video.height, preserveAspectRatio: "none" }));
     return svg;
   }
 
@@ -82,7 +82,7 @@
     sample = Math.max(0, Math.min(count - 1, sample));
     if (sample === current) return;
     current = sample;
-    byId("viewer").replaceChildren(...picture(sample));
+    byId("viewer").replaceChildren(...image(sample));
     const view = viewAt(sample);
     byId("moment").textContent =
       `${clock(samples.time[sample])} · frame ${samples.frame[sample]} · score ${curve.smooth[sample].toFixed(2)}` +
@@ -108,7 +108,7 @@
   function queryCard() {
     const shape = { box: query.box, mask: query.mask };
     byId("query").append(
-      make("img", { src: query.picture, alt: "The thing asked for", draggable: "false" }),
+      make("img", { src: query.image, alt: "The object asked for", draggable: "false" }),
       marks(query.width, query.height, shape, false),
     );
     const levels = ["clear outline", "soft outline", "no outline, box only"];
@@ -256,7 +256,7 @@
       : Array.from({ length: FILM_FIRST }, (_, i) => views[Math.round(i * (views.length - 1) / (FILM_FIRST - 1))]);
     function fillWith(chosen) {
       byId("film").replaceChildren(...chosen.map((view) => {
-        const frame = make("div", { class: "picture" }, closeUp(view));
+        const frame = make("div", { class: "image" }, closeUp(view));
         const words = make("span", {}, make("span", {}, clock(samples.time[view.sample])), make("span", {}, view.score.toFixed(2)));
         const button = make("button", { type: "button", "data-sample": view.sample, "aria-current": view.sample === current }, frame, words);
         button.addEventListener("click", () => show(view.sample));
@@ -322,10 +322,10 @@
         if (entry.drift) svg.append(draw("line", { class: "mark ellipse", x1: cx - entry.drift[0], y1: cy - entry.drift[1], x2: cx, y2: cy }));
       }
       const caption = `Frame at ${clock(samples.time[entry.sample])}` + (entry.ellipse ? ", the ellipse searched and its drift" : "");
-      const frame = make("figure", {}, make("div", { class: "picture" }, make("img", { src: samples.picture[entry.sample], alt: caption }), svg),
+      const frame = make("figure", {}, make("div", { class: "image" }, make("img", { src: samples.image[entry.sample], alt: caption }), svg),
         make("figcaption", {}, caption));
       const figures = entry.maps.map((map) => make("figure", {},
-        make("div", { class: "picture" }, make("img", { src: map.picture, alt: map.name, style: `aspect-ratio: ${video.width} / ${video.height}` })),
+        make("div", { class: "image" }, make("img", { src: map.image, alt: map.name, style: `aspect-ratio: ${video.width} / ${video.height}` })),
         make("figcaption", {}, map.note ? `${map.name}: ${map.note}` : map.name)));
       byId("maps").append(make("div", { class: "map-row" }, frame, ...figures));
     }
@@ -352,7 +352,7 @@
   how();
   if (data.overlay) {
     byId("overlay-card").hidden = false;
-    byId("overlay").poster = samples.picture[answer ? answer.start : 0];
+    byId("overlay").poster = samples.image[answer ? answer.start : 0];
     byId("overlay").src = data.overlay;
   }
   const best = curve.smooth.indexOf(Math.max(...curve.smooth));

@@ -9,7 +9,7 @@ function sceneWords(scene) {
 function sceneLegend(scene) {
   const entries = [["var(--quiet)", "your path"]];
   if (scene.views.length) entries.push(["linear-gradient(90deg,#6366f1,#f59e0b)", "views, by weight"]);
-  if (scene.found) entries.push(["var(--accent)", "the thing, with two standard deviations"]);
+  if (scene.found) entries.push(["var(--accent)", "the object, with two standard deviations"]);
   if (scene.truth) entries.push(["var(--mark)", "the truth"]);
   return entries;
 }

@@ -4,7 +4,7 @@ import { clock, percent, timeLeft } from "./tools.js";
 const STAGES = {
   encode: "Reading the video", look: "Looking", decode: "Looking closely", follow: "Following",
   "poses: reading": "Where you walked: reading", "poses: features": "Where you walked: finding landmarks",
-  "poses: calibrating": "Where you walked: measuring the lens", "poses: matching": "Where you walked: comparing pictures",
+  "poses: calibrating": "Where you walked: measuring the lens", "poses: matching": "Where you walked: comparing images",
   "poses: mapping": "Where you walked: building a map", "poses: attaching": "Where you walked: comparing with the map",
   "poses: registering": "Where you walked: filling gaps",
 };
@@ -20,7 +20,7 @@ export function candidates(query) {
 
 const halfSample = (query) => 0.5 / query.answer.sample_fps;
 
-// The thing at a moment, between two samples on the straight line: {box, mask, maskBox, other} or null.
+// The object at a moment, between two samples on the straight line: {box, mask, maskBox, other} or null.
 export function viewIn(query, rank, time, playing) {
   const views = candidates(query)[rank]?.track;
   if (!views) return null;

@@ -11,7 +11,7 @@ const LIST_EVERY_MS = 1500;
 const state = {
   video: null, query: null, // query: with its answer once there is one
   rank: -1, // which candidate is shown; -1: none
-  wanted: null, // what the next question is about: {time, box} or {picture}
+  wanted: null, // what the next question is about: {time, box} or {image}
   opening: null, // the question that was chosen last; its answer may still be on its way
 };
 let events = null, listTimer = null;
@@ -43,7 +43,7 @@ function headline() {
   if (query?.answer) title = answerTitle(query, state.rank);
   byId("headline").textContent = title;
   const facts = video && [video.name, `${video.width} × ${video.height}`, clock(video.duration_s)];
-  byId("subline").textContent = !video ? "Choose a video, draw a box around a thing, and ask."
+  byId("subline").textContent = !video ? "Choose a video, draw a box around an object, and ask."
     : facts.join(" · ") + (video.warning ? ` · ${video.warning}` : "");
 }
 
@@ -55,8 +55,8 @@ function showQuery() {
   byId("curve-card").hidden = !answer;
   place.set(answer, state.rank === (answer?.found ? 0 : -1));
   if (!query) return viewer.mark();
-  const picture = `/queries/${query.id}/thumbnail`;
-  if (byId("answer-picture").getAttribute("src") !== picture) byId("answer-picture").src = picture;
+  const image = `/queries/${query.id}/thumbnail`;
+  if (byId("answer-image").getAttribute("src") !== image) byId("answer-image").src = image;
   byId("answer-title").textContent = answer ? "The answer" : "Your question";
   const progress = query.progress;
   byId("bar").hidden = byId("cancel").hidden = !isOpen(query);
@@ -92,7 +92,7 @@ function goToAnswer() {
 async function listVideos() {
   const videos = await call("GET", "/videos");
   fill(byId("videos"), videos.map((video) => ({
-    id: video.id, picture: `/videos/${video.id}/frame?time_s=0`, title: video.name,
+    id: video.id, image: `/videos/${video.id}/frame?time_s=0`, title: video.name,
     note: `${clock(video.duration_s)} · ${video.width} × ${video.height}`, current: video.id === state.video?.id,
     open: tried(() => openVideo(video)), remove: { label: `Remove ${video.name}`, act: tried(() => removeVideo(video)) },
   })));
@@ -107,8 +107,8 @@ async function listQueries() {
   if (video !== state.video) return;
   byId("queries-card").hidden = !queries.length;
   fill(byId("queries"), queries.map((query) => ({
-    id: query.id, picture: `/queries/${query.id}/thumbnail`, title: words(query),
-    note: `asked at ${new Date(1000 * query.asked_at).toLocaleTimeString([], { timeStyle: "short" })}${query.in_3d ? ", in space" : ""}`,
+    id: query.id, image: `/queries/${query.id}/thumbnail`, title: words(query),
+    note: `asked at ${new Date(1000 * query.created_at).toLocaleTimeString([], { timeStyle: "short" })}${query.in_3d ? ", in space" : ""}`,
     current: query.id === state.query?.id, open: tried(() => openQuery(query.id)),
   })));
   if (queries.some(isOpen)) {
@@ -168,29 +168,29 @@ function want(wanted) {
   state.wanted = wanted;
   byId("ask").disabled = !wanted;
   if (!wanted) byId("crop").hidden = true;
-  byId("hint").textContent = !wanted ? "Draw a box around the thing in the picture, or drop a picture of it here."
-    : wanted.picture ? wanted.picture.name : `From ${clock(wanted.time)} of the video.`;
-  if (wanted?.box) viewer.cut(wanted).then((picture) => { if (state.wanted === wanted) showCrop(picture); }, () => {});
+  byId("hint").textContent = !wanted ? "Draw a box around the object in the image, or drop an image of it here."
+    : wanted.image ? wanted.image.name : `From ${clock(wanted.time)} of the video.`;
+  if (wanted?.box) viewer.cut(wanted).then((image) => { if (state.wanted === wanted) showCrop(image); }, () => {});
   remember();
 }
-function showCrop(picture) {
-  const canvas = byId("crop"), shrink = Math.min(1, 192 / Math.max(picture.width, picture.height));
-  canvas.width = Math.max(1, picture.width * shrink);
-  canvas.height = Math.max(1, picture.height * shrink);
-  canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+function showCrop(image) {
+  const canvas = byId("crop"), shrink = Math.min(1, 192 / Math.max(image.width, image.height));
+  canvas.width = Math.max(1, image.width * shrink);
+  canvas.height = Math.max(1, image.height * shrink);
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   canvas.hidden = false;
 }
 
-async function wantPicture(file) {
-  const picture = await createImageBitmap(file).catch(() => { throw new Error(`${file.name} is not a picture the browser can read.`); });
+async function wantImage(file) {
+  const image = await createImageBitmap(file).catch(() => { throw new Error(`${file.name} is not an image the browser can read.`); });
   viewer.setDraft(null);
-  want({ picture: file });
-  showCrop(picture);
+  want({ image: file });
+  showCrop(image);
 }
 
 async function ask() {
   const { wanted, video } = state, form = new FormData();
-  if (wanted.picture) form.append("picture", wanted.picture);
+  if (wanted.image) form.append("image", wanted.image);
   else {
     const [x1, y1, x2, y2] = wanted.box;
     form.append("time_s", wanted.time.toFixed(4));
@@ -240,8 +240,8 @@ async function notThisOne() {
 const receive = tried(async (file) => {
   if (!file) return;
   if (file.type.startsWith("image/")) {
-    if (!state.video) throw new Error("Choose a video first, then a picture of the thing.");
-    await wantPicture(file);
+    if (!state.video) throw new Error("Choose a video first, then an image of the object.");
+    await wantImage(file);
   } else await upload(file);
 });
 
@@ -259,7 +259,7 @@ function listen() {
   }));
   byId("to-answer").addEventListener("click", goToAnswer);
   byId("not-this").addEventListener("click", tried(notThisOne));
-  for (const id of ["video-file", "picture-file"]) {
+  for (const id of ["video-file", "image-file"]) {
     byId(id).addEventListener("change", (event) => { receive(event.target.files[0]); event.target.value = ""; });
   }
   const over = (on) => (event) => {

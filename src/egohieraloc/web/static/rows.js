@@ -1,9 +1,9 @@
 // Lists of videos and questions.
 import { make } from "./tools.js";
 
-function row({ id, picture, note, open, remove }) {
+function row({ id, image, note, open, remove }) {
   const text = make("span", {}, make("span", { class: "title" }), make("span", { class: "quiet" }, note));
-  const button = make("button", { type: "button", class: "row" }, make("img", { src: picture, alt: "" }), text);
+  const button = make("button", { type: "button", class: "row" }, make("img", { src: image, alt: "" }), text);
   button.addEventListener("click", open);
   const line = make("li", { "data-id": id }, button);
   if (remove) {
@@ -14,7 +14,7 @@ function row({ id, picture, note, open, remove }) {
   return line;
 }
 export function removeRow(line) {
-  line.querySelector("img").removeAttribute("src"); // its picture may still be on its way
+  line.querySelector("img").removeAttribute("src"); // its image may still be on its way
   line.remove();
 }
 // Brings a list up to date. A row that stays keeps its elements, so that a click that has begun or the focus is

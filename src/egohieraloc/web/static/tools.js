@@ -1,4 +1,4 @@
-// Small things every part of the page uses.
+// Small objects every part of the page uses.
 export const byId = (id) => document.getElementById(id);
 
 function filled(element, attributes, children) {

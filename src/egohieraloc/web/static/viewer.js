@@ -1,11 +1,11 @@
 // The video: moving through it, drawing a box on it, showing boxes over it.
 //
-// While it stands still the server's own picture of that moment lies over the player, so that a box is drawn on
+// While it stands still the server's own image of that moment lies over the player, so that a box is drawn on
 // exactly the frame that is asked about, and a video the browser cannot play is shown all the same.
 import { byId, clock, draw } from "./tools.js";
 
 const STILL_AFTER_MS = 120;
-const SLOW_STEP_S = 0.2; // between pictures where the browser cannot play
+const SLOW_STEP_S = 0.2; // between images where the browser cannot play
 const MIN_DRAWN_PX = 5; // less is a click
 
 export class Viewer {
@@ -61,16 +61,16 @@ export class Viewer {
     if (this.playable) this.still.hidden = true;
     const wanted = this.wanted = this.frameAt(this.time);
     this.stillTimer = setTimeout(() => {
-      const picture = this.loading = new Image();
-      picture.onload = () => {
+      const image = this.loading = new Image();
+      image.onload = () => {
         if (wanted !== this.wanted || (this.playing && this.playable)) return;
-        Object.assign(picture, { id: "still", draggable: false, alt: `Frame at ${clock(this.time)}` });
-        this.still.replaceWith(picture);
-        this.still = picture;
+        Object.assign(image, { id: "still", draggable: false, alt: `Frame at ${clock(this.time)}` });
+        this.still.replaceWith(image);
+        this.still = image;
         if (this.playing) this.stepSlowly();
       };
-      picture.onerror = () => { if (wanted === this.wanted) this.pause(); };
-      picture.src = wanted;
+      image.onerror = () => { if (wanted === this.wanted) this.pause(); };
+      image.src = wanted;
     }, this.playing ? 0 : STILL_AFTER_MS);
   }
 
@@ -148,7 +148,7 @@ export class Viewer {
     if (finished) this.onDraft(this.draft);
   }
 
-  // What a draft shows, as a bitmap; from the server's picture, since the player may be elsewhere by now.
+  // What a draft shows, as a bitmap; from the server's image, since the player may be elsewhere by now.
   async cut({ time, box: [x1, y1, x2, y2] }) {
     const source = new Image(), { width } = this.entry;
     source.src = this.frameAt(time);
@@ -183,7 +183,7 @@ export class Viewer {
       this.setDraft(drawn ? between(start.at, point(event)) : null);
       start = null;
     });
-    // A finger that rests before it moves must not call the menu of the picture, which would end the drawing.
+    // A finger that rests before it moves must not call the menu of the image, which would end the drawing.
     this.stage.addEventListener("contextmenu", (event) => { if (start) event.preventDefault(); });
     this.stage.addEventListener("pointercancel", () => { start = null; this.setDraft(null); });
   }

@@ -1,0 +1,173 @@
+"""The 3D answer: where the object was last seen, from the camera at the query time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from egohieraloc.config import PlaceConfig
+from egohieraloc.errors import GeometryError
+from egohieraloc.geometry.camera import CameraPose
+from egohieraloc.geometry.gsjc import View, fuse
+from egohieraloc.geometry.lift import lift, object_points
+from egohieraloc.geometry.reconstruction import Reconstruction
+from egohieraloc.types import DepthMap, DepthUnit, FramePrediction, Localization3D, NotLocalized
+
+_ASIDE = np.sin(np.radians(15.0))  # a direction within 15 degrees of an axis is not named
+
+
+def place(
+    predictions: Sequence[FramePrediction],
+    reconstruction: Reconstruction,
+    *,
+    query_time_s: float,
+    depth: Mapping[int, DepthMap] | None = None,
+    config: PlaceConfig | None = None,
+) -> Localization3D | NotLocalized:
+    """Where the object of a track is.
+
+    `predictions` are the last appearance (of several appearances only the last is used: the object may have
+    been moved in between). `depth` holds maps by frame number, in the unit of the reconstruction. The
+    displacement is seen from the posed frame nearest to `query_time_s`, which the answer names.
+    """
+    config = config or PlaceConfig()
+    counts = {"posed_frames": reconstruction.num_posed, "num_frames": len(reconstruction.frames)}
+    if not predictions:
+        return NotLocalized("the object was not found in the video", **counts)
+    if reconstruction.num_posed == 0:
+        return NotLocalized("no frame of the video has a camera pose", **counts)
+    asked = reconstruction.nearest_posed(query_time_s)
+    if asked is None or asked.pose is None or abs(asked.time_s - query_time_s) > config.max_pose_gap_s:
+        return NotLocalized(
+            f"no frame within {config.max_pose_gap_s:g} s of the query time ({query_time_s:.1f} s) "
+            "has a camera pose",
+            **counts,
+        )
+    views = _views(last_appearance(predictions), reconstruction, depth or {}, config)
+    if not views:
+        return NotLocalized(
+            f"no frame that shows the object, nor one within {config.max_pose_gap_s:g} s of it, "
+            "has a camera pose",
+            **counts,
+        )
+    fused = fuse(views, config.fusion)
+    if fused is None:
+        return NotLocalized(
+            "its distance cannot be told: there is no depth for it, and it was not seen from sides that "
+            "differ enough",
+            **counts,
+        )
+    return Localization3D(
+        point_world=fused.point_world,
+        displacement=asked.pose.to_cam(fused.point_world),
+        covariance=fused.covariance,
+        unit=reconstruction.unit,
+        query_frame=asked.index,
+        views=fused.views,
+        **counts,
+    )
+
+
+def last_appearance(predictions: Sequence[FramePrediction]) -> tuple[FramePrediction, ...]:
+    """The predictions after the last gap in the samples."""
+    ordered = sorted(predictions, key=lambda prediction: prediction.sample)
+    start = len(ordered) - 1
+    while start > 0 and ordered[start].sample - ordered[start - 1].sample <= 1:
+        start -= 1
+    return tuple(ordered[start:])
+
+
+def describe(localization: Localization3D) -> str:
+    """Distance and direction in plain words: "1.8 m, to your left and below".
+
+    Without a scale the direction comes first: the distance says little.
+    """
+    x, y, z = localization.displacement / max(localization.distance, 1e-12)
+    words = []
+    if z < -_ASIDE:
+        words.append("behind you")
+    elif z > np.cos(np.radians(30.0)):
+        words.append("in front of you")
+    if abs(x) > _ASIDE:
+        words.append("to your right" if x > 0 else "to your left")
+    if abs(y) > _ASIDE:
+        words.append("below" if y > 0 else "above")
+    where, far = _listed(words), f"{localization.distance:.1f}"
+    return (
+        f"{far} m, {where}" if localization.unit == "m" else f"{where}, {far} units away (no scale is known)"
+    )
+
+
+def place_to_json(answer: Localization3D | NotLocalized) -> dict[str, Any]:
+    """The `place` entry of `result.json`."""
+    counts = {"posed_frames": answer.posed_frames, "num_frames": answer.num_frames}
+    if isinstance(answer, NotLocalized):
+        return {"found": False, "reason": answer.reason, **counts}
+    return {
+        "found": True,
+        "reason": None,
+        "unit": answer.unit,
+        "point_world": answer.point_world.tolist(),
+        "displacement": answer.displacement.tolist(),
+        "covariance": answer.covariance.tolist(),
+        "query_frame": answer.query_frame,
+        **counts,
+        "views": [
+            {
+                "frame": view.frame_index,
+                "weight": view.weight,
+                "semantic": view.semantic,
+                "depth": view.depth,
+                "reprojection": view.reprojection,
+                "baseline": view.baseline,
+                "point_world": view.point_world.tolist(),
+            }
+            for view in answer.views
+        ],
+    }
+
+
+def _views(
+    predictions: Sequence[FramePrediction],
+    reconstruction: Reconstruction,
+    depth: Mapping[int, DepthMap],
+    config: PlaceConfig,
+) -> list[View]:
+    """The views that have a pose; when none has, the one nearest to a posed frame, seen with its pose."""
+    expected = DepthUnit.METRIC if reconstruction.unit == "m" else DepthUnit.SFM
+    wrong = sorted({depth_map.unit.value for depth_map in depth.values() if depth_map.unit is not expected})
+    if wrong:
+        raise GeometryError(
+            f"Depth is in {', '.join(wrong)} and the camera path in {expected.value}. Fit relative maps with "
+            "geometry.depth.fit_to_points, or make the path metric with geometry.depth.scale_by_depth."
+        )
+    posed: list[tuple[FramePrediction, CameraPose]] = [
+        (prediction, reconstruction.poses[prediction.frame_index])
+        for prediction in predictions
+        if prediction.frame_index in reconstruction.poses
+    ] or _borrowed_pose(predictions, reconstruction, config.max_pose_gap_s)
+    points = object_points(predictions, reconstruction, config)
+    views = [
+        lift(p, reconstruction.camera, pose, config, depth_map=depth.get(p.frame_index), points=points)
+        for p, pose in posed
+    ]
+    return [view for view in views if np.isfinite(view.ray_world).all()]  # else the lens has no such ray
+
+
+def _borrowed_pose(
+    predictions: Sequence[FramePrediction], reconstruction: Reconstruction, max_gap_s: float
+) -> list[tuple[FramePrediction, CameraPose]]:
+    pairs = [(prediction, reconstruction.nearest_posed(prediction.time_s)) for prediction in predictions]
+    gaps = [abs(near.time_s - p.time_s) if near is not None else np.inf for p, near in pairs]
+    prediction, nearest = pairs[int(np.argmin(gaps))]
+    if nearest is None or nearest.pose is None or min(gaps) > max_gap_s:
+        return []
+    # The ray is that of the prediction, a frame or so away from the pose: this is a rough answer.
+    return [(replace(prediction, score=prediction.score / 2), nearest.pose)]
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else " and ".join([", ".join(words[:-1]), words[-1]])

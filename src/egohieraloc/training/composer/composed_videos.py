@@ -1,0 +1,189 @@
+"""Questions with a known answer about long composed videos: one clip shows the object, if any.
+
+The packs are cut into two halves that share neither an object nor a photo. The video of a question is its own
+clip somewhere among all clips of the other half, so no other clip can show the object. T frames a clip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from egohieraloc.data.base import Track
+from egohieraloc.inference.packing import PackedFeatures
+from egohieraloc.inference.predict import Predictor
+from egohieraloc.inference.search import EncodedVideo, store_features
+from egohieraloc.localize import Localizer
+from egohieraloc.query import Query
+from egohieraloc.settings import update
+from egohieraloc.training.batches import ClipBatch
+from egohieraloc.training.composer.clip_stream import Composer
+from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.packs import Packs
+from egohieraloc.types import Box, ResponseTrack, Rgb
+
+FPS = 5.0
+BATCH = 4  # clips composed at a time
+
+# What differs from training, where much is harder than in life. Scanned objects only: masks of photos also
+# show parts and surfaces nobody would ask for. The camera does not look away, so that a clip holds one
+# appearance. The query is a fair image of the object with its surroundings; the object is seen from sides
+# near to it, of a size that can be made out, and what happens to the image leaves it recognisable.
+AS_VIDEO = {
+    "clip_frames": 6,
+    "sprite_share": 1.0,
+    "leave_share": 0.0,
+    "near_view_share": 1.0,
+    "rotation_deg": 15.0,
+    "any_rotation_share": 0.0,
+    "size_px": (48.0, 240.0),
+    "usual_size_px": (60.0, 180.0),
+    "edge_share": 0.05,
+    "max_covered": 0.35,
+    "dark_share": 0.05,
+    "motion_blur_px": (2.0, 10.0),
+    "defocus_px": (0.5, 1.2),
+    "noise": (0.0, 0.02),
+    "low_resolution_share": 0.0,
+    "compression": (0.3, 1.2),
+    "crop_only_share": 0.0,
+    "query_hand_share": 0.0,
+    "query_blur_share": 0.1,
+    "query_resolution_px": (120, 160),
+    "query_compression": (0.2, 0.7),
+}
+VIDEO_CLIPS = update(ComposerConfig(), AS_VIDEO)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A query, the encoded video to search, and the truth on the network's canvas."""
+
+    query: Query
+    video: EncodedVideo
+    truth: Track  # without frames when the object is absent
+    masks: NDArray[np.bool_]  # (frames of the track, h, w) at stride 4
+
+
+@dataclass(frozen=True, eq=False)
+class ComposedClip:
+    """A query and a clip in images, with the truth."""
+
+    query: Query
+    frames: tuple[Rgb, ...]  # T
+    presence: NDArray[np.bool_]  # (T,)
+    boxes_xyxy: NDArray[np.float64]  # (T, 4)
+    masks: NDArray[np.bool_]  # (T, h, w)
+
+
+Halves = tuple[list[ComposedClip], list[ComposedClip]]
+
+
+def compose_questions(
+    packs: Packs,
+    predictor: Predictor,
+    scratch: Path,
+    *,
+    clips: int,
+    config: ComposerConfig = VIDEO_CLIPS,
+    seed: int = 0,
+) -> Iterator[Question]:
+    """As many questions as clips, half of them from each half of the packs. `scratch` holds the features."""
+    halves = compose_halves(packs, predictor.device, clips=clips, config=config, seed=seed)
+    return questions_of(halves, predictor, scratch, seed=seed)
+
+
+def compose_halves(
+    packs: Packs, device: torch.device, *, clips: int, config: ComposerConfig = VIDEO_CLIPS, seed: int = 0
+) -> Halves:
+    """The clips of both halves of the packs."""
+    first, second = (
+        list(_compose_clips(Composer(half, config, device, 2 * seed + number), clips // 2))
+        for number, half in enumerate(halved(packs))
+    )
+    return first, second
+
+
+def questions_of(halves: Halves, predictor: Predictor, scratch: Path, *, seed: int = 0) -> Iterator[Question]:
+    """Encode the clips, and ask for the object of each in a video of it and all clips of the other half."""
+    packed = [[_encoded(clip, predictor) for clip in half] for half in halves]
+    order = np.random.default_rng(seed)
+    for side, half in enumerate(halves):
+        for number, clip in enumerate(half):
+            parts = list(packed[1 - side])
+            place = int(order.integers(len(parts) + 1))
+            parts.insert(place, packed[side][number])
+            folder = scratch / f"question-{side}-{number}"
+            video = store_features(PackedFeatures.cat(parts), folder, fps=FPS)
+            yield _question(clip, place * len(clip.frames), video)
+
+
+def answer_to(question: Question, localizer: Localizer) -> tuple[Track, float]:
+    """The track that is given as the answer, without frames where there is none, and its score."""
+    size = localizer.predictor.config.input_size
+    track = localizer.ask(question.query, question.video, size, size).track
+    if not isinstance(track, ResponseTrack):
+        return Track.empty(), track.score
+    boxes = [p.box.xyxy for p in track.predictions]
+    return Track.from_boxes([p.sample for p in track.predictions], boxes), track.score
+
+
+def halved(packs: Packs) -> tuple[Packs, Packs]:
+    """Two packs without a common object or photo; objects that are hardly told apart stay together."""
+    kinds = torch.unique(packs.sprite_id, return_inverse=True)[1]
+
+    def half(remainder: int) -> Packs:
+        objects = kinds % 2 == remainder
+        masks = packs.mask_photo % 2 == remainder
+        return replace(
+            packs,
+            photos=packs.photos[remainder::2],
+            mask_crops=packs.mask_crops[masks],
+            mask_photo=packs.mask_photo[masks] // 2,
+            mask_box=packs.mask_box[masks],
+            sprites=packs.sprites[objects],
+            sprite_direction=packs.sprite_direction[objects],
+            sprite_id=packs.sprite_id[objects],
+        )
+
+    return half(0), half(1)
+
+
+def _compose_clips(composer: Composer, count: int) -> Iterator[ComposedClip]:
+    for step in range(-(-count // BATCH)):
+        batch = composer.batch(step, min(BATCH, count - step * BATCH))
+        for number in range(len(batch)):
+            yield _clip(batch, number)
+
+
+def _clip(batch: ClipBatch, number: int) -> ComposedClip:
+    return ComposedClip(
+        Query(_image(batch.query[number]), Box(*batch.query_box[number].tolist())),
+        tuple(_image(frame) for frame in batch.frames[number]),
+        batch.presence[number].cpu().numpy() > 0.5,
+        batch.boxes[number].double().cpu().numpy(),
+        batch.masks[number].cpu().numpy() >= 0.5,
+    )
+
+
+def _encoded(clip: ComposedClip, predictor: Predictor) -> PackedFeatures:
+    index = np.arange(len(clip.frames))
+    return predictor.encode(clip.frames, index, index / FPS)
+
+
+def _question(clip: ComposedClip, start: int, video: EncodedVideo) -> Question:
+    """The truth is the last stretch of the clip that shows the object."""
+    there = np.flatnonzero(clip.presence)
+    breaks = np.flatnonzero(np.diff(there) > 1)
+    last = there[breaks[-1] + 1 :] if breaks.size else there
+    return Question(clip.query, video, Track(last + start, clip.boxes_xyxy[last]), clip.masks[last])
+
+
+def _image(values: torch.Tensor) -> Rgb:
+    """(3, H, W) in [0, 1] to (H, W, 3) bytes."""
+    return (values.float() * 255).round().byte().permute(1, 2, 0).cpu().numpy()

@@ -1,0 +1,84 @@
+"""Batches of footage, read ahead by worker processes; each training process reads its own part only."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from itertools import count
+from multiprocessing.context import BaseContext
+from pathlib import Path
+
+import cv2
+import torch
+from torch.utils.data import DataLoader
+
+from egohieraloc.training.batches import ClipBatch
+from egohieraloc.training.footage.clips import FootageClips
+from egohieraloc.training.footage.footage import Footage, FootageConfig
+from egohieraloc.training.footage.from_ego4d import Ego4dFootage
+from egohieraloc.training.footage.from_visor import VisorFootage
+from egohieraloc.training.footage.pseudo_masks import MaskCache
+
+AHEAD = 2  # batches that each worker has ready
+IN_BYTES = ("query", "query_mask", "frames", "masks", "distractor_masks")
+
+
+def ego4d_footage(config: FootageConfig, data: Path) -> Ego4dFootage:
+    masks = MaskCache(data / config.pseudo_masks)
+    return Ego4dFootage(data / config.annotations, data / config.clips, masks)
+
+
+def open_footage(config: FootageConfig, data: Path) -> list[Footage]:
+    """The data sets that are trained on, with everything they need."""
+    ego4d = ego4d_footage(config, data)
+    ego4d.require_masks()
+    if config.visor_share == 0:
+        return [ego4d]
+    images = data / config.visor_images
+    return [ego4d, VisorFootage(data / config.visor, images, dense=config.visor_dense)]
+
+
+class LoadedClips:
+    """A `ClipSource`: the clips of a step at some places of its batch. Steps come in order, or start anew."""
+
+    def __init__(
+        self, clips: FootageClips, places: Sequence[int], *, workers: int, device: torch.device
+    ) -> None:
+        self._clips, self._places, self._workers, self._device = clips, places, workers, device
+        self._next = -1
+        self._loaded: Iterator[ClipBatch] = iter(())
+
+    def __call__(self, step: int) -> ClipBatch:
+        if step != self._next:
+            self._loaded = iter(self._loader(step))
+        self._next = step + 1
+        values = vars(next(self._loaded))
+        moved = {name: value.to(self._device, non_blocking=True) for name, value in values.items()}
+        return ClipBatch(**moved | {name: moved[name].float() / 255 for name in IN_BYTES})
+
+    def _loader(self, start: int) -> DataLoader:
+        return DataLoader(
+            self._clips,  # type: ignore[arg-type]
+            batch_sampler=([(step, place) for place in self._places] for step in count(start)),
+            num_workers=self._workers,
+            collate_fn=ClipBatch.cat,
+            prefetch_factor=AHEAD if self._workers else None,
+            multiprocessing_context=_clean_start() if self._workers else None,
+            pin_memory=self._device.type == "cuda",
+            worker_init_fn=_quiet,
+            generator=torch.Generator(),  # else the loader would draw from the run's own random numbers
+        )
+
+
+def _clean_start() -> BaseContext:
+    """Workers that inherit no threads: OpenCV and CUDA do not survive a fork of this process."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([FootageClips.__module__])
+    return context
+
+
+def _quiet(worker: int) -> None:
+    """One core for each worker: there are many."""
+    cv2.setNumThreads(1)

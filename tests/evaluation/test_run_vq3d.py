@@ -1,0 +1,214 @@
+"""VQ3D runs: boxes of a known point, seen by known cameras, must lead back to the point."""
+
+import json
+
+import numpy as np
+import pytest
+from fake_ego4d import FRAMES, HEIGHT, WIDTH, make_tree
+from fake_tracking import save_tiny
+from typer.testing import CliRunner
+
+from egohieraloc.cli.eval import app
+from egohieraloc.data.base import QueryKey, Track
+from egohieraloc.errors import DataError
+from egohieraloc.evaluation.predictions import TrackAnswer, read_places, write_own
+from egohieraloc.evaluation.run_vq3d import found_from_track
+from egohieraloc.geometry.camera import Camera, CameraPose
+
+LENS = {"f": 60.0, "cx": 48.0, "cy": 32.0, "k1": 0.02, "k2": 0.0}
+POINTS = {"1": np.array([0.9, 0.1, 2.0]), "2": np.array([1.4, -0.2, 2.5])}  # in the scan
+POSES = [np.column_stack([np.eye(3), [-0.1 * n, 0, 0]]) for n in range(FRAMES)]  # walking along x
+SEEN = range(4, 12)
+
+
+def call(*words, fails=""):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if fails:
+        assert isinstance(result.exception, DataError), result.output + repr(result.exception)
+        assert fails in str(result.exception)
+    else:
+        assert result.exit_code == 0, result.output + repr(result.exception)
+    return " ".join(result.output.split())
+
+
+def annotated(point):
+    """A box at a point of the scan, in the annotation's turned frame."""
+    place = {"x": -point[1], "y": point[0], "z": point[2]}
+    return {
+        "position": place,
+        "dimension": dict.fromkeys("xyz", 0.2),
+        "rotation": dict.fromkeys("xyz", 0.0),
+    }
+
+
+def box_of(query_set, frame):
+    camera = Camera("RADIAL_FISHEYE", WIDTH, HEIGHT, tuple(LENS.values()))
+    x, y = camera.project(CameraPose(POSES[frame]).to_cam(POINTS[query_set]))[0]
+    return x - 4, y - 4, x + 4, y + 4
+
+
+class World:
+    """The files of a benchmark that asks for two objects, and tracks that see both well."""
+
+    def __init__(self, root):
+        self.root = root
+        self.vq2d, self.clips = make_tree(root, num_clips=1)
+        sets = {q: {"object_title": "", "3d_annotation_1": annotated(p)} for q, p in POINTS.items()}
+        for one in sets.values():
+            one["3d_annotation_2"] = one["3d_annotation_1"]
+        clip = {"clip_uid": "clip-0", "annotations": [{"query_sets": sets}]}
+        video = {"video_uid": "video-0", "split": "val", "scan_uid": "room", "clips": [clip]}
+        self.annotations = self.write("vq3d_val.json", {"version": "1", "videos": [video]})
+        link = {q: {"ai": 1, "qset_id": q} for q in POINTS}  # the annotation's place differs in the two files
+        self.mapping = self.write("mapping.json", {"video-0": {"clip-0": {"0": link}}})
+        self.intrinsics = self.write("intrinsics.json", {"room": {f"('{WIDTH}', '{HEIGHT}')": LENS}})
+        self.give_poses([True] * FRAMES)
+        self.give_tracks(SEEN)
+
+    def write(self, name, content):
+        (self.root / name).write_text(json.dumps(content))
+        return self.root / name
+
+    def give_poses(self, good, clip="clip-0"):
+        content = {clip: {"good_poses": good, "camera_poses": [p.tolist() for p in POSES]}}
+        self.poses = self.write(f"poses-{clip}-{sum(good)}.json", content)
+
+    def give_tracks(self, frames):
+        answers = [
+            TrackAnswer(
+                QueryKey("clip-0", "annotation-0", q),
+                Track.from_boxes(list(frames), [box_of(q, n) for n in frames]),
+                0.9,
+            )
+            for q in POINTS
+        ]
+        self.tracks = self.root / "tracks.jsonl"
+        write_own(self.tracks, {"benchmark": "vq2d"}, answers)
+
+    def words(self, out, *more):
+        return [
+            *("vq3d", "--annotations", self.annotations, "--vq2d", self.vq2d, "--mapping", self.mapping),
+            *("--poses", self.poses, "--intrinsics", self.intrinsics, "--out", out, *more),
+        ]
+
+    def lift(self, *more):
+        """The answers to both queries from `tracks`."""
+        out = self.root / "places.jsonl"
+        out.unlink(missing_ok=True)
+        self.shown = call(*self.words(out, "--tracks", self.tracks, *more))
+        return [read_places(out)[QueryKey("clip-0", "#0", q)] for q in POINTS]
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def test_boxes_lead_to_the_point_and_the_camera_that_asks(world):
+    for answer, point in zip(world.lift(), POINTS.values(), strict=True):
+        assert answer.point_world == pytest.approx(point, abs=0.02)
+        # Asked at frame 23: the camera is at x = 2.3 and looks along z.
+        assert answer.displacement == pytest.approx(answer.point_world - [2.3, 0, 0])
+        assert answer.query_from_world[:3] == pytest.approx(POSES[23])
+        assert answer.reason == ""
+    assert "VQ3D, 2 queries" in world.shown
+    results = json.loads((world.root / "places.results.json").read_text())
+    assert results["results"]["scores"]["success"] == 100
+    assert results["config"]["tracks"] == "tracks.jsonl"
+    # The 2D queries behind them say how large the objects are and how long ago they were seen.
+    assert "VQ3D by group" in world.shown
+    assert results["results"]["groups"]["seen < 10 s ago"]["num_queries"] == 2
+    assert results["results"]["groups"]["small (< 32² px)"]["success"] == 100
+
+
+def test_a_split_is_chosen_in_both_files(world):
+    assert world.lift("--split", "val")[0].reason == ""
+    call(*world.words("o", "--tracks", world.tracks, "--split", "test"), fails="There is no query to ask")
+
+
+def test_tracks_of_other_queries_are_refused(world):
+    other = QueryKey("clip-9", "annotation-0", "1")
+    write_own(world.tracks, {"benchmark": "vq2d"}, [TrackAnswer(other, Track.empty(), 0.0)])
+    call(*world.words("o", "--tracks", world.tracks), fails="None of the 1 predictions in")
+
+
+def test_one_view_needs_depth(world):
+    world.give_tracks([6])
+    first, _ = world.lift()
+    assert first.point_world is None
+    assert "its distance cannot be told" in first.reason
+    (world.root / "depth" / "clip-0").mkdir(parents=True)
+    np.save(world.root / "depth" / "clip-0" / "6.npy", np.full((HEIGHT, WIDTH), 2.0, np.float32))
+    first, _ = world.lift("--depth", world.root / "depth")
+    assert first.point_world == pytest.approx(POINTS["1"], abs=0.15)
+    call(
+        *world.words("o", "--tracks", world.tracks, "--depth", "nowhere"), fails="There is no folder nowhere"
+    )
+    # A clip without a folder of depth has its rays.
+    world.give_tracks(SEEN)
+    (world.root / "other").mkdir()
+    assert world.lift("--depth", world.root / "other")[0].point_world is not None
+
+
+def test_without_a_pose_for_the_asking_camera_the_point_remains(world):
+    world.give_poses([n <= 12 for n in range(FRAMES)])
+    first, _ = world.lift()
+    assert first.point_world == pytest.approx(POINTS["1"], abs=0.02)
+    assert first.displacement is None
+    assert "the query time (4.6 s)" in first.reason
+
+
+def test_what_is_missing_is_said(world):
+    world.give_poses([False] * FRAMES)
+    assert world.lift()[0].reason == "no frame of the video has a camera pose"
+    world.give_poses([True] * FRAMES, clip="another")
+    assert world.lift()[0].reason == "the pose file does not have this clip"
+    world.give_poses([True] * FRAMES)
+    one = QueryKey("clip-0", "annotation-0", "2")
+    write_own(world.tracks, {"benchmark": "vq2d"}, [TrackAnswer(one, Track.empty(), 0.0)])
+    assert [answer.reason for answer in world.lift()] == ["the object was not found in the video"] * 2
+    world.intrinsics = world.write("others.json", {"room": {"('1920', '1080')": LENS}})
+    assert (
+        "no intrinsics for scan 'room' at 96x64, only for the sizes [(1920, 1080)]" in world.lift()[0].reason
+    )
+
+
+def test_a_matrix_that_is_no_pose_is_left_out(world):
+    content = json.loads(world.poses.read_text())
+    content["clip-0"]["camera_poses"][23] = [[0.0] * 4] * 3
+    world.poses = world.write("zeros.json", content)
+    assert world.lift()[0].query_from_world[:3] == pytest.approx(POSES[22])
+
+
+def test_settings_reach_the_fusion(world):
+    # The paper's mean of back-projected points cannot do without depth.
+    assert world.lift("--set", "place.fusion.literal=true")[0].point_world is None
+
+
+def test_our_own_search_is_lifted_too(world, tmp_path, monkeypatch):
+    monkeypatch.setenv("EGOHIERALOC_CACHE", str(tmp_path / "cache"))
+    tiny = save_tiny(tmp_path / "tiny.safetensors")
+    words = world.words(tmp_path / "own.jsonl", "--clips", world.clips, "--model", tiny)
+    assert "VQ3D, 2 queries" in call(*words)
+    found = read_places(tmp_path / "own.jsonl")
+    assert len(found) == 2
+    assert all(answer.crop_sharpness > 0 for answer in found.values())
+    header = json.loads((tmp_path / "own.jsonl").read_text().splitlines()[0])
+    assert header["config"]["model"] == "tiny"
+
+
+def test_one_source_of_tracks_is_wanted(world):
+    call(*world.words("o"), fails="--clips DIR to search, or --tracks FILE")
+    call(*world.words("o", "--clips", world.clips, "--tracks", world.tracks), fails="--tracks FILE")
+    world.poses = world.root / "no.json"
+    call(*world.words("o", "--tracks", world.tracks), fails="There is no file")
+
+
+def test_scores_of_frames_are_kept_where_there_are_some():
+    track = Track.from_boxes([5, 6], [(0, 0, 2, 2), (1, 0, 3, 2)])
+    key = QueryKey("c", "a", "1")
+    plain = found_from_track(TrackAnswer(key, track, 0.2), 5.0).predictions
+    assert [(p.frame_index, p.time_s, p.score) for p in plain] == [(5, 1.0, 1.0), (6, 1.2, 1.0)]
+    scored = found_from_track(TrackAnswer(key, track, 0.2, frame_scores=np.array([0.3, 7.0])), 5.0)
+    assert [p.score for p in scored.predictions] == [0.3, 1.0]
+    assert found_from_track(None, 5.0).predictions == ()
