@@ -23,7 +23,7 @@ from ego_dev import DevQuery, joined, long_truth, long_video, open_videos, read_
 from egohieraloc.config import TemporalConfig
 from egohieraloc.data.base import Track
 from egohieraloc.files import write_json
-from egohieraloc.inference.search import EncodedVideo
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.temporal import choose_interval
 from egohieraloc.localize import Localizer
 from egohieraloc.video.letterbox import Letterbox
@@ -108,7 +108,7 @@ def ask_long(
             parts = [encoded[name] for name in long.parts]
             stores[long.parts] = joined(parts, scratch / f"long-{len(stores)}")
         started = time.perf_counter()
-        found = localizer.ask(query.query, stores[long.parts], size, size)
+        found = localizer.ask(query.query, stores[long.parts])
         seconds += time.perf_counter() - started
         counts.append(long.count)
         info = videos[query.video].info
