@@ -90,7 +90,7 @@ def ask_short(
     started, outcomes = time.perf_counter(), []
     for query in queries:
         found = localizer.locate(query.query, videos[query.video])
-        outcomes.append(outcome(f"{query.name} {query.object}", query.truth, found))
+        outcomes.append(outcome(f"{query.name} {query.target}", query.truth, found))
     _say_speed(time.perf_counter() - started, [videos[q.video].info.num_frames for q in queries])
     return outcomes
 
@@ -113,7 +113,7 @@ def ask_long(
         counts.append(long.count)
         info = videos[query.video].info
         truth = long_truth(query, long, Letterbox(info.width, info.height, size))
-        outcomes.append(outcome(f"{query.name} {query.object}", truth, found))
+        outcomes.append(outcome(f"{query.name} {query.target}", truth, found))
     _say_speed(seconds, counts)
     return outcomes
 
@@ -142,7 +142,7 @@ def ask_baseline(
         truth = long_truth(query, whole, boxes[query.video])
         if not long:
             truth = Track(query.truth.frames, truth.boxes_xyxy)
-        outcomes.append(baseline_outcome(f"{query.name} {query.object}", truth, matches))
+        outcomes.append(baseline_outcome(f"{query.name} {query.target}", truth, matches))
     return outcomes
 
 

@@ -105,7 +105,7 @@ def questions(data: Path | None) -> Iterator[tuple[str, Video, Query, Track]]:
     queries = read_queries(data / "ego_dev")
     videos = open_videos(data / "ego_dev", (query.video for query in queries))
     for query in sorted(queries, key=lambda q: q.video):
-        yield f"{query.name} {query.object}", videos[query.video], query.query, query.truth
+        yield f"{query.name} {query.target}", videos[query.video], query.query, query.truth
 
 
 def together(one: Track, other: Track) -> float:
