@@ -17,7 +17,7 @@ from egohieraloc.evaluation.predictions import read_vq2d_predictions
 if len(sys.argv) > 2:
     queries = [query for clip in read_vq2d(sys.argv[1]) for query in clip.queries]
     answers = read_vq2d_predictions(sys.argv[2], queries)
-    scores = vq2d.score(vq2d.measure_answers(queries, answers))
+    scores = vq2d.report_vq2d(queries, answers).own_score
 else:
     truth = demo.load_truth()
     first, last = truth.appearances[-1]
