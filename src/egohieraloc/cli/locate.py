@@ -24,6 +24,7 @@ from egohieraloc.geometry.reference import (
 )
 from egohieraloc.localize import DepthSource
 from egohieraloc.models.depth import DepthNetwork
+from egohieraloc.progress import progress_bars
 from egohieraloc.report.recording import find_rerun, write_recording
 from egohieraloc.result import Result, answer_folder
 from egohieraloc.types import Localization3D, NotFound
@@ -99,7 +100,7 @@ def locate(
     if rrd is not None:
         find_rerun()
     with answer_folder(out, video, query, query_mask, poses) if out else nullcontext() as folder:
-        with common.progress_bar(enabled=not json) as progress:
+        with progress_bars(enabled=not json) as progress:
             result = localizer.locate(
                 question,
                 source,

@@ -55,7 +55,7 @@ def draw_attributes(
     width_in: float = style.PAGE_IN,
 ) -> None:
     """A dot per method and attribute, for each of the three measures."""
-    reports = [(name, trek150.report(sequences, protocol, boxes)) for name, boxes in methods]
+    reports = [(name, trek150.report_trek150(sequences, protocol, boxes)) for name, boxes in methods]
     counts = {name: count for name, count, _ in reports[0][1].attributes}
     if not counts:
         raise DataError("The sequences have no attributes: each needs an attributes.txt.")
