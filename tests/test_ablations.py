@@ -219,7 +219,7 @@ def test_the_table_from_the_command_line(tmp_path: Path) -> None:
 def test_tables_refuse_what_cannot_be_compared(tmp_path: Path) -> None:
     good, other = write_results(tmp_path, "good", 50.0), tmp_path / "other.json"
     other.write_text(json.dumps({"results": {"average_overlap": 0.5}}))
-    with pytest.raises(DataError, match="compared with 'full': give its files"):
+    with pytest.raises(DataError, match="compared with 'full': give its results files"):
         ablation_rows({"skip-2": [good]})
     with pytest.raises(DataError, match=r"no measure in common. Give results of one of vq2d, vq3d"):
         ablation_rows({"full": [good], "skip-2": [other]})
