@@ -173,11 +173,17 @@ def test_egotracks(tmp_path):
     call("submit", "egotracks", *files, "--out", tmp_path / "s.json", fails="give --clip-info")
 
 
-def test_trek150(tmp_path):
-    sequence = tmp_path / "data" / "P01-x"
+def make_sequence(data):
+    """Two frames of an object that stands still, with an anchor at the second."""
+    sequence = data / "P01-x"
     sequence.mkdir(parents=True)
     (sequence / "groundtruth_rect.txt").write_text("0,0,10,10\n0,0,10,10\n")
     (sequence / "anchors.txt").write_text("1,1\n")
+    return sequence
+
+
+def test_trek150(tmp_path):
+    sequence = make_sequence(tmp_path / "data")
     (sequence / "attributes.txt").write_text("FM\n")
     for folder, name in (("ope", "P01-x"), ("mse", "P01-x-anchor-1")):
         (tmp_path / "tracker" / folder).mkdir(parents=True)
@@ -196,10 +202,7 @@ def test_trek150(tmp_path):
 
 def test_trek150_protocols_are_joined(tmp_path):
     """`eval` writes one file for each protocol; the server wants one for all."""
-    sequence = tmp_path / "data" / "P01-x"
-    sequence.mkdir(parents=True)
-    (sequence / "groundtruth_rect.txt").write_text("0,0,10,10\n0,0,10,10\n")
-    (sequence / "anchors.txt").write_text("1,1\n")
+    sequence = make_sequence(tmp_path / "data")
     (sequence / "anchors_hoi.txt").write_text("0,1,2\n")
     files = []
     for protocol, name in (("ope", ""), ("mse", "anchor-1"), ("hoi", "hoi-0-1-2")):

@@ -130,6 +130,13 @@ class ColourFinder:
         yield ask
 
 
+def wait_for_lines(log: Path, number: int) -> None:
+    """Until a run in another process has written so many lines, or a minute has passed."""
+    deadline = time.monotonic() + 60
+    while (not log.exists() or log.read_text().count("\n") < number) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 ABOUT = {"benchmark": "vq2d", "config": {"name": "colour finder"}, "seed": 0}
 
 

@@ -7,7 +7,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import fake_ego4d
 import numpy as np
 import pytest
-from fake_ego4d import FRAMES, make_tree, render
+from fake_ego4d import FRAMES, make_tree, render, wait_for_lines
 from fake_tracking import CROP_FRAMES, NUM_FRAMES, TRUTH, make_egotracks, make_trek150, save_tiny
 from typer.testing import CliRunner
 
@@ -114,9 +113,7 @@ def test_a_killed_run_ends_with_the_same_file(tree, tiny, whole, tmp_path):
         [sys.executable, "-c", SLOW_MAIN, "eval", *words], env=environment, start_new_session=True
     )
     log = out.with_name("vq2d.jsonl.unfinished")
-    deadline = time.monotonic() + 60
-    while (not log.exists() or log.read_text().count("\n") < 5) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for_lines(log, 5)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert 4 <= log.read_text().count("\n") - 1 < 10

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import fake_ego4d
 import numpy as np
 import pytest
-from fake_ego4d import ABOUT, ColourFinder, make_tree
+from fake_ego4d import ABOUT, ColourFinder, make_tree, wait_for_lines
 
 from egohieraloc.data.base import QueryKey
 from egohieraloc.data.ego4d import read_vq2d
@@ -65,9 +65,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_file(tree, whole, tmp_path,
     command = [sys.executable, fake_ego4d.__file__, annotations, folder, out, str(workers), "0.4"]
     process = subprocess.Popen(command, env=environment, start_new_session=True)
     log = out.with_name("run.jsonl.unfinished")
-    deadline = time.monotonic() + 60
-    while (not log.exists() or log.read_text().count("\n") < 4) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for_lines(log, 4)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     before = log.read_text().count("\n") - 1
@@ -147,9 +145,7 @@ def test_an_interrupted_run_stops_without_a_word_from_its_workers(tree, tmp_path
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests may run where it is ignored
     )
     log = out.with_name("run.jsonl.unfinished")
-    deadline = time.monotonic() + 60
-    while (not log.exists() or log.read_text().count("\n") < 3) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for_lines(log, 3)
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode != 0

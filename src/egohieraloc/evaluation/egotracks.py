@@ -21,7 +21,7 @@ from egohieraloc.data.egotracks import TrackingQuery, scored_frames
 from egohieraloc.data.stream import stream_object
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import groups as kinds
-from egohieraloc.evaluation.predictions import TrackAnswer, is_own, read_tracks
+from egohieraloc.evaluation.predictions import TrackAnswer, is_own, read_tracks, require_common
 from egohieraloc.types import Floats
 
 NUM_THRESHOLDS = 100
@@ -132,11 +132,7 @@ def report_egotracks(
     clip_lengths: Mapping[str, int] | None = None,
 ) -> EgoTracksReport:
     """Score a set of predictions. `clip_lengths` are frames of each exported clip, from clip_info.json."""
-    if queries and not any(q.key in answers for q in queries):
-        raise DataError(
-            f"None of the {len(answers)} predictions is for one of the {len(queries)} sequences. "
-            "Do the predictions belong to this annotation file?"
-        )
+    require_common(queries, answers)
     lengths = clip_lengths or {}
     measured = [
         (q, measure(q, answers.get(q.key), lengths.get(q.key.clip))) for q in queries if q.truth is not None

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import numpy as np
 
-from egohieraloc.data.base import QueryKey, Track, reading
+from egohieraloc.data.base import HasKey, QueryKey, Track, reading
 from egohieraloc.data.ego4d import VisualQuery, clip_name
 from egohieraloc.data.stream import read_object
 from egohieraloc.errors import DataError
@@ -229,6 +229,15 @@ def read_places(path: str | Path) -> dict[QueryKey, PlaceAnswer]:
 def read_tracks(path: str | Path) -> dict[QueryKey, TrackAnswer]:
     """Our own file of tracks."""
     return _read_own_as(path, TrackAnswer)
+
+
+def require_common(queries: Collection[HasKey], answers: Mapping[QueryKey, Any]) -> None:
+    """Refuse predictions that are for none of the queries: they belong to another annotation file."""
+    if queries and not any(query.key in answers for query in queries):
+        raise DataError(
+            f"None of the {len(answers)} predictions is for one of the {len(queries)} queries. "
+            "Do the predictions belong to this annotation file?"
+        )
 
 
 def vector(value: Any) -> Floats | None:

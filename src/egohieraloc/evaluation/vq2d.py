@@ -17,7 +17,7 @@ from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.data.ego4d import VisualQuery
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import groups as kinds
-from egohieraloc.evaluation.predictions import TrackAnswer
+from egohieraloc.evaluation.predictions import TrackAnswer, require_common
 from egohieraloc.types import Floats
 
 PRECISION_THRESHOLDS = (0.25, 0.5, 0.75, 0.95)
@@ -146,11 +146,7 @@ def measure_answers(
     queries: Sequence[VisualQuery], answers: Mapping[QueryKey, TrackAnswer]
 ) -> tuple[Overlaps, int]:
     """Overlaps in the order of the queries, and how many queries have no prediction (an empty track)."""
-    if queries and not any(q.key in answers for q in queries):
-        raise DataError(
-            f"None of the {len(answers)} predictions is for one of the {len(queries)} queries. "
-            "Do the predictions belong to this annotation file?"
-        )
+    require_common(queries, answers)
     pairs: list[tuple[Track, Track, float]] = []
     for query in queries:
         if query.response is None:

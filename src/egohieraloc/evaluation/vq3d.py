@@ -21,7 +21,7 @@ from egohieraloc.data.ego4d_3d import Box3D, PlaceQuery
 from egohieraloc.data.stream import read_object
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import vq2d
-from egohieraloc.evaluation.predictions import PlaceAnswer, is_own, pose, read_places, vector
+from egohieraloc.evaluation.predictions import PlaceAnswer, is_own, pose, read_places, require_common, vector
 from egohieraloc.types import Floats
 
 RADIUS_FACTOR = 6.0
@@ -122,11 +122,7 @@ class Measured:
 
 def measure(queries: Sequence[PlaceQuery], answers: Mapping[QueryKey, PlaceAnswer]) -> list[Measured | None]:
     """In the order of the queries."""
-    if queries and not any(q.key in answers for q in queries):
-        raise DataError(
-            f"None of the {len(answers)} predictions is for one of the {len(queries)} queries. "
-            "Do the predictions belong to this annotation file?"
-        )
+    require_common(queries, answers)
     return [_measure(query, answers.get(query.key)) for query in queries]
 
 
