@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from egohieraloc.cli import common
+from egohieraloc.progress import progress_bars
 
 Config = Annotated[Path, typer.Option(help="A recipe, see recipes/*.toml.")]
 Data = Annotated[Path, typer.Option(help="Folder with photos/ and sprites/, or with ego4d/ and visor/.")]
@@ -69,7 +70,7 @@ def distill(
     learner, model = (build_backbone(BackboneConfig(name=name)) for name in (student, teacher))
     load_imagenet(model, teacher_weights)
     losses: list[float] = []
-    with common.progress_bar(enabled=True) as show:
+    with progress_bars() as show:
 
         def report(step: int, loss: float) -> None:
             losses.append(loss)
@@ -93,7 +94,7 @@ def pseudo_masks(
     from egohieraloc.training.recipe import read_recipe
 
     footage = ego4d_footage(read_recipe(config, settings or []).footage, data)
-    with common.progress_bar(enabled=True) as show:
+    with progress_bars() as show:
         made = footage.make_masks(
             SamProvider(sam, device=device), progress=lambda done, total: show("masks", done, total)
         )
