@@ -29,7 +29,7 @@ from egohieraloc.files import write_json
 from egohieraloc.inference.predict import choose_device
 from egohieraloc.localize import Localizer, LocalizerConfig, with_settings
 from egohieraloc.models.weights import Calibration, Weights, load_weights
-from egohieraloc.training.composer.composed_videos import compose_halves, questions_of
+from egohieraloc.training.composer.composed_videos import compose_halves, queries_of
 from egohieraloc.training.composer.packs import read_packs
 from figures import Outcome, figures, outcome
 
@@ -72,8 +72,7 @@ def main() -> None:
             predictor = rows[name].localizer.predictor
             qualities = []
             questions = (
-                questions_of(halves, predictor, Path(scratch), seed=seed)
-                for seed, halves in enumerate(rounds)
+                queries_of(halves, predictor, Path(scratch), seed=seed) for seed, halves in enumerate(rounds)
             )
             for question in itertools.chain.from_iterable(questions):
                 for row in rows.values():

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 
 import torch
+from egohieraloc.training.replay import ReplayedComposer
 
 from egohieraloc.training.batches import ClipBatch
-from egohieraloc.training.composer.clip_stream import Composer
-from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.clip_composer import ClipComposer
+from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.packs import read_packs
-from egohieraloc.training.replay import ReplayedComposer
 
 
 def device_ms(make: Callable[[int], ClipBatch], step: int) -> float:
@@ -53,7 +53,7 @@ def main() -> None:
     began = time.perf_counter()
     packs = read_packs(options.data, limit=options.limit)
     read = time.perf_counter()
-    composer = Composer(packs, config, options.device, seed=0)
+    composer = ClipComposer(packs, config, options.device, seed=0)
     print(f"packs read in {read - began:.1f} s, composer ready in {time.perf_counter() - read:.1f} s")
     makers: dict[str, Callable[[int], ClipBatch]] = {
         "composed": lambda step: composer.batch(step, options.batch)

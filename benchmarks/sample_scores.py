@@ -27,7 +27,7 @@ from egohieraloc.inference.search import coarse_scores
 from egohieraloc.inference.temporal import choose_interval
 from egohieraloc.localize import Localizer
 from egohieraloc.training.calibrate import PACK_LIMIT, logistic
-from egohieraloc.training.composer.composed_videos import Question, compose_questions
+from egohieraloc.training.composer.composed_videos import ComposedQuery, compose_queries
 from egohieraloc.training.composer.packs import read_packs
 from egohieraloc.types import Floats
 
@@ -75,7 +75,7 @@ def main() -> None:
     for number in range(1, options.rounds + 1):
         with tempfile.TemporaryDirectory() as scratch:
             localizer = Localizer.from_pretrained(options.model, cache=Path(scratch))
-            asked = compose_questions(
+            asked = compose_queries(
                 packs, localizer.predictor, Path(scratch), clips=options.clips, seed=number
             )
             rounds.append([look(localizer, question) for question in asked])
@@ -96,7 +96,7 @@ def main() -> None:
         report(name, scored)
 
 
-def look(localizer: Localizer, question: Question) -> Samples:
+def look(localizer: Localizer, question: ComposedQuery) -> Samples:
     """Decode every sample."""
     predictor, video = localizer.predictor, question.video
     prepared = predictor.prepare(question.query)

@@ -21,7 +21,7 @@ import numpy as np
 from egohieraloc.evaluation.vq2d import SUCCESS_THRESHOLD, overlap
 from egohieraloc.files import write_json
 from egohieraloc.localize import Localizer
-from egohieraloc.training.composer.composed_videos import Question, compose_questions
+from egohieraloc.training.composer.composed_videos import ComposedQuery, compose_queries
 from egohieraloc.training.composer.packs import read_packs
 from egohieraloc.types import ResponseTrack
 from figures import figures, outcome, print_outcomes, print_table
@@ -53,7 +53,7 @@ def main() -> None:
                 options.model, device=options.device, settings=options.settings, cache=Path(scratch)
             )
             size = localizer.predictor.config.input_size
-            for question in compose_questions(
+            for question in compose_queries(
                 packs, localizer.predictor, Path(scratch), clips=options.clips, seed=number
             ):
                 started = time.perf_counter()
@@ -72,7 +72,7 @@ def main() -> None:
         write_json(options.json, asdict(row) | {"mask_iou": float(np.mean(mask_ious))})
 
 
-def found_mask_ious(question: Question, answer: ResponseTrack) -> list[float]:
+def found_mask_ious(question: ComposedQuery, answer: ResponseTrack) -> list[float]:
     """Mask IoU on each true frame that the answer has too."""
     given = {p.sample: p.mask for p in answer.predictions}
     ious = []

@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scipy.special import expit
-from tiny_packs import calm_config, tiny_packs
 
 from egohieraloc.config import preset
 from egohieraloc.errors import DataError, WeightsError
@@ -16,7 +15,8 @@ from egohieraloc.inference.predict import Predictor
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Calibration, Weights, copy_weights, load_weights, save_weights
 from egohieraloc.training.calibrate import Evidence, calibrate, fit, logistic, logit_threshold
-from egohieraloc.training.composer.composed_videos import compose_questions, halved
+from egohieraloc.training.composer.composed_videos import compose_queries, halved
+from tiny_packs import calm_config, tiny_packs
 
 CLIPS = calm_config(frame_px=224, query_px=128, clip_frames=3, pan=(0.001, 0.002), edge_share=0.0)
 
@@ -104,7 +104,7 @@ def test_halves_share_no_object_and_no_photo_and_keep_look_alikes_together() -> 
 
 def test_the_truth_of_a_question_is_where_its_own_clip_stands(tmp_path: Path, tiny_weights: Weights) -> None:
     predictor = Predictor(tiny_weights, device="cpu")
-    questions = list(compose_questions(tiny_packs(), predictor, tmp_path, clips=6, config=CLIPS, seed=1))
+    questions = list(compose_queries(tiny_packs(), predictor, tmp_path, clips=6, config=CLIPS, seed=1))
     assert len(questions) == 6
     for question in questions:
         assert len(question.video.time_s) == (3 + 1) * 3
@@ -122,7 +122,7 @@ def test_the_truth_of_a_question_is_where_its_own_clip_stands(tmp_path: Path, ti
 def test_absent_objects_have_an_empty_track(tmp_path: Path, tiny_weights: Weights) -> None:
     config = replace(CLIPS, absent_share=1.0)
     predictor = Predictor(tiny_weights, device="cpu")
-    questions = compose_questions(tiny_packs(), predictor, tmp_path, clips=2, config=config)
+    questions = compose_queries(tiny_packs(), predictor, tmp_path, clips=2, config=config)
     assert [len(q.truth) for q in questions] == [0, 0]
 
 

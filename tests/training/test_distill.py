@@ -11,7 +11,7 @@ from egohieraloc.config import BackboneConfig
 from egohieraloc.errors import ConfigError
 from egohieraloc.models.backbone import build_backbone, load_imagenet
 from egohieraloc.settings import override
-from egohieraloc.training.composer.dice import Dice
+from egohieraloc.training.composer.random_numbers import RandomNumbers
 from egohieraloc.training.distill import DistillConfig, distill, draw_images, save_backbone
 
 
@@ -44,7 +44,9 @@ def test_no_steps_are_refused() -> None:
 
 def test_images_are_parts_of_photos() -> None:
     photos = torch.full((3, 16, 16, 3), 128, dtype=torch.uint8)
-    drawn = draw_images(Dice(torch.Generator().manual_seed(0)), photos, DistillConfig(batch=5, side=32))
+    drawn = draw_images(
+        RandomNumbers(torch.Generator().manual_seed(0)), photos, DistillConfig(batch=5, side=32)
+    )
     assert drawn.shape == (5, 3, 32, 32)
     assert drawn.flatten(1).std(1).max() < 0.2  # one colour each, tinted
     assert 0 <= drawn.min() <= drawn.max() <= 1

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_packs import tiny_packs
 
 from egohieraloc.config import PRESETS, preset
 from egohieraloc.errors import ConfigError, MissingExtraError
@@ -20,6 +19,7 @@ from egohieraloc.training.composer.packs import Packs
 from egohieraloc.training.loop import OptimConfig
 from egohieraloc.training.losses import PAPER
 from egohieraloc.training.recipe import build_network, read_recipe, run_recipe
+from tiny_packs import tiny_packs
 
 TINY = """
 preset = "tiny"

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_packs import calm_config, tiny_packs
 
 from egohieraloc.config import preset
 from egohieraloc.data.base import Track
@@ -20,6 +19,7 @@ from egohieraloc.settings import override
 from egohieraloc.training.composer.composed_videos import compose_halves
 from egohieraloc.training.validate import Answers, Validation, composed_answers, ego4d_answers
 from footage_world import write_ego4d
+from tiny_packs import calm_config, tiny_packs
 
 SMALL = override(preset("tiny"), ["input_size=128", "query_sizes=[64,32]"])
 CPU = torch.device("cpu")

@@ -82,8 +82,8 @@ def test_the_kernel_hangs_the_same_photos(fused: ModuleType, monkeypatch: pytest
     points = points * torch.tensor([0.4, 1.3, 2.9, 0.9], device=DEVICE)[:, None, None, None] + 0.1
     canvas = torch.zeros(4, 5, 64, 64, device=DEVICE)
     monkeypatch.setattr(painting, "fused", None)
-    wanted = painting.hang(canvas.clone(), photos, backdrop, points)
-    found = fused.hang(canvas.clone(), photos, backdrop, points)
+    wanted = painting.paint_background(canvas.clone(), photos, backdrop, points)
+    found = fused.paint_background(canvas.clone(), photos, backdrop, points)
     # A coordinate in the hundreds is rounded to a few thousandths of a pixel, of noise here.
     torch.testing.assert_close(found, wanted, atol=2e-3, rtol=0)
     assert wanted[:, :3].std() > 0.1
@@ -96,7 +96,7 @@ def test_the_kernel_blurs_the_same(fused: ModuleType, monkeypatch: pytest.Monkey
     drift = torch.tensor([[0.1, 0.02], [-0.3, 0.2], [0.0, 0.0]], device=DEVICE)
     swing = torch.tensor([0.05, -0.1, 0.0], device=DEVICE)
     monkeypatch.setattr(degrade, "fused", None)
-    wanted = degrade.smear(image, drift, swing)
+    wanted = degrade.motion_blur(image, drift, swing)
     found = image
     for reach in degrade.BLUR_PASSES:
         found = fused.shift_and_add(found, drift, swing, reach)
@@ -137,7 +137,7 @@ def test_the_kernel_blurs_by_the_same_lens(fused: ModuleType, monkeypatch: pytes
     image = torch.rand(3, 3, 40, 48, generator=generator).to(DEVICE)
     sigma = torch.tensor([0.5, 1.1, 2.2], device=DEVICE)
     monkeypatch.setattr(degrade, "fused", None)
-    wanted = degrade.defocus(image, sigma)
-    found = fused.blur(image, degrade.bell(sigma))
+    wanted = degrade.gaussian_blur(image, sigma)
+    found = fused.blur(image, degrade.gaussian_weights(sigma))
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
     assert (wanted - image).abs().mean() > 0.05

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from egohieraloc.training.recorded import WARM_UP
 
 from clips import clip_batch
 from egohieraloc.config import preset
@@ -15,7 +16,6 @@ from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.training import loop
 from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.loop import OptimConfig, train
-from egohieraloc.training.recorded import WARM_UP
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="only a CUDA device records")
 

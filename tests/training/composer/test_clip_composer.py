@@ -6,20 +6,20 @@ from pathlib import Path
 import cv2
 import pytest
 import torch
-from tiny_packs import BLUE, GREEN, SPRITE_COLOURS, calm_config, small_config, tiny_packs
+from egohieraloc.training.replay import ReplayedComposer
 from torch import Tensor
 
 from egohieraloc.errors import ConfigError, DataError
 from egohieraloc.training.batches import ClipBatch
-from egohieraloc.training.composer.clip_stream import Composer
-from egohieraloc.training.composer.config import ComposerConfig
-from egohieraloc.training.composer.query_view import QUERY_CONTEXT
+from egohieraloc.training.composer.clip_composer import ClipComposer
+from egohieraloc.training.composer.composer_config import ComposerConfig
+from egohieraloc.training.composer.query_composer import QUERY_CONTEXT
 from egohieraloc.training.preview import contact_sheet, write_contact_sheet
-from egohieraloc.training.replay import ReplayedComposer
+from tiny_packs import BLUE, GREEN, SPRITE_COLOURS, calm_config, small_config, tiny_packs
 
 
 def compose(config: ComposerConfig, *, step: int = 0, size: int = 8, seed: int = 3) -> ClipBatch:
-    return Composer(tiny_packs(), config, "cpu", seed).batch(step, size)
+    return ClipComposer(tiny_packs(), config, "cpu", seed).batch(step, size)
 
 
 def equal(a: ClipBatch, b: ClipBatch) -> bool:
@@ -56,7 +56,7 @@ def test_shapes_types_and_ranges(busy: ClipBatch) -> None:
 
 
 def test_the_same_seed_and_step_give_the_same_clips() -> None:
-    composer = Composer(tiny_packs(), small_config(), "cpu", 3)
+    composer = ClipComposer(tiny_packs(), small_config(), "cpu", 3)
     first = composer.batch(5, 4)
     composer.batch(6, 4)
     assert equal(first, composer.batch(5, 4))
@@ -109,7 +109,7 @@ def test_an_object_in_place_is_shown_once() -> None:
     only = {name: getattr(packs, name)[:1] for name in ("mask_photo", "mask_crops", "mask_box")}
     packs.photos[0, 140:] = 100  # no blue box
     config = calm_config(sprite_share=0.0, in_place_share=1.0, leave_share=1.0, frame_px=448)
-    batch = Composer(type(packs)(**(vars(packs) | only)), config, "cpu", 0).batch(0, 24)
+    batch = ClipComposer(type(packs)(**(vars(packs) | only)), config, "cpu", 0).batch(0, 24)
     green = near_colour(batch.frames, GREEN).sum((2, 3))
     truth = batch.masks.sum((2, 3)) * 16
     ratio = (green / truth)[truth > 400]
@@ -193,7 +193,7 @@ def test_the_query_is_black_outside_its_photo() -> None:
     packs.mask_box[0::2] += torch.tensor([0.0, 1.0, 0.0, 1.0])
     packs.photos[:, 100:160, 4:64] = torch.tensor(GREEN, dtype=torch.uint8)
     config = small_config(sprite_share=0.0, crop_only_share=0.0, query_hand_share=0.0, loose_box_share=0.0)
-    batch = Composer(packs, config, "cpu", 0).batch(0, 8)
+    batch = ClipComposer(packs, config, "cpu", 0).batch(0, 8)
     assert (batch.query[..., :3] == 0).all()
     assert (batch.query[..., 32, -3:].mean((1, 2)) > 0.2).all()
 
@@ -218,7 +218,7 @@ def test_shadows_darken_what_lies_round_an_object() -> None:
 
 
 def test_half_precision_and_autocast_change_no_truth() -> None:
-    composer = Composer(tiny_packs(), small_config(), "cpu", 3)
+    composer = ClipComposer(tiny_packs(), small_config(), "cpu", 3)
     exact = composer.batch(0, 8)
     composer._dtype = torch.float16  # as on a GPU
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -232,7 +232,7 @@ def test_half_precision_and_autocast_change_no_truth() -> None:
 
 def test_near_duplicates_share_a_source_and_are_no_look_alikes() -> None:
     packs = tiny_packs(sprite_id=(0, 0, 2, 3))
-    composer = Composer(packs, small_config(sprite_share=1.0), "cpu", 0)
+    composer = ClipComposer(packs, small_config(sprite_share=1.0), "cpu", 0)
     assert set(composer.batch(0, 32).source.tolist()) == {0, 2, 3}
     table = composer._instances
     group = torch.cat((packs.sprite_id, table.num_sprites + table.mask_photo))
@@ -240,13 +240,13 @@ def test_near_duplicates_share_a_source_and_are_no_look_alikes() -> None:
 
 
 def test_look_alikes_look_alike() -> None:
-    table = Composer(tiny_packs(), small_config(neighbours=3), "cpu", 0)._instances
+    table = ClipComposer(tiny_packs(), small_config(neighbours=3), "cpu", 0)._instances
     ellipse = table.num_sprites
     assert (table.look_alikes[ellipse] % 2 == ellipse % 2).all()  # the green ellipses of other photos
 
 
 def test_objects_almost_equal_in_two_photos_are_no_negatives() -> None:
-    table = Composer(tiny_packs(), small_config(twin_similarity=0.985, neighbours=3), "cpu", 0)._instances
+    table = ClipComposer(tiny_packs(), small_config(twin_similarity=0.985, neighbours=3), "cpu", 0)._instances
     ellipse = table.num_sprites
     others = table.look_alikes[ellipse]
     assert ((others < table.num_sprites) | (others % 2 != ellipse % 2)).all()
@@ -255,17 +255,19 @@ def test_objects_almost_equal_in_two_photos_are_no_negatives() -> None:
 def test_packs_without_a_usable_mask_are_refused() -> None:
     packs = tiny_packs(photos=1)
     with pytest.raises(DataError, match="usable"):
-        Composer(type(packs)(**(vars(packs) | {"mask_box": packs.mask_box * 0.01})), small_config(), "cpu", 0)
+        ClipComposer(
+            type(packs)(**(vars(packs) | {"mask_box": packs.mask_box * 0.01})), small_config(), "cpu", 0
+        )
 
 
 def test_replay_needs_a_gpu() -> None:
     with pytest.raises(ConfigError, match="CUDA"):
-        ReplayedComposer(Composer(tiny_packs(), small_config(), "cpu", 3), 4)
+        ReplayedComposer(ClipComposer(tiny_packs(), small_config(), "cpu", 3), 4)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_replayed_batches_are_those_of_the_composer() -> None:
-    composer = Composer(tiny_packs(), small_config(), "cuda", 3)
+    composer = ClipComposer(tiny_packs(), small_config(), "cuda", 3)
     expected = [composer.batch(step, 8) for step in (5, 6)]
     replayed = ReplayedComposer(composer, 8)
     assert equal(replayed.batch(6), expected[1])

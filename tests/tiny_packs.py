@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.packs import Packs
 
 GREEN, BLUE = (20, 220, 30), (30, 40, 230)
