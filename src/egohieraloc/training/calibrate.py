@@ -83,7 +83,8 @@ def fit(evidence: list[Evidence]) -> Calibration:
     if not absent or not any(e.correct for e in evidence):
         raise DataError(
             "Calibration needs correct answers and absent objects, got "
-            f"{sum(e.correct for e in evidence)} and {len(absent)} in {len(evidence)} queries. Use more queries, or train longer."
+            f"{sum(e.correct for e in evidence)} and {len(absent)} in {len(evidence)} queries. "
+            "Use more queries, or train longer."
         )
     slope, offset = logistic(
         np.array([e.logit for e in evidence]), np.array([e.correct for e in evidence], np.float64)

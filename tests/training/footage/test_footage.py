@@ -14,7 +14,7 @@ from egohieraloc.query import Query
 from egohieraloc.settings import update
 from egohieraloc.training.footage import from_ego4d, from_visor, pseudo_masks
 from egohieraloc.training.footage.footage import FootageConfig
-from egohieraloc.training.footage.from_ego4d import UNSURE, Ego4dFootage
+from egohieraloc.training.footage.from_ego4d import UNLABELLED, Ego4dFootage
 from egohieraloc.training.footage.from_visor import VisorFootage
 from egohieraloc.training.footage.pseudo_masks import GRID, MaskCache
 from egohieraloc.types import Mask
@@ -55,8 +55,8 @@ def test_objects_of_ego4d(world: Path) -> None:
     """Two of each clip that is there; the invalid ones, the clip without a name and the lost one are not."""
     objects = open_ego4d(world).objects
     assert [target.key for target in objects] == ["clip-a", "clip-a", "clip-b", "clip-b", "clip-c", "clip-c"]
-    assert [target.place for target in objects] == ["video-0"] * 4 + ["video-1"] * 2
-    assert len({target.name for target in objects}) == len({target.same for target in objects}) == 6
+    assert [target.location for target in objects] == ["video-0"] * 4 + ["video-1"] * 2
+    assert len({target.name for target in objects}) == len({target.identity for target in objects}) == 6
     red = objects[0]
     assert red.boxes.frames.tolist() == [4, 5, 6, 7, 8, 9, CROP_FRAME]
     assert red.boxes.boxes_xyxy[0].tolist() == [52, 20, 52 + SIDE, 20 + SIDE]
@@ -65,7 +65,7 @@ def test_objects_of_ego4d(world: Path) -> None:
 
 def test_after_the_last_appearance_an_object_is_known_to_be_absent(world: Path) -> None:
     red = open_ego4d(world).objects[0]
-    assert red.known.tolist() == [*range(4, 10), *range(10 + UNSURE, QUERY_FRAME)]
+    assert red.labelled.tolist() == [*range(4, 10), *range(10 + UNLABELLED, QUERY_FRAME)]
 
 
 def test_the_same_title_in_a_clip_may_be_the_same_object(world: Path, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_the_same_title_in_a_clip_may_be_the_same_object(world: Path, tmp_path: 
     sets["2"]["object_title"] = sets["1"]["object_title"]
     (tmp_path / "vq.json").write_text(json.dumps(content))
     one, other, third, *_ = Ego4dFootage(tmp_path / "vq.json", world / "clips", MaskCache(tmp_path)).objects
-    assert one.same == other.same != third.same
+    assert one.identity == other.identity != third.identity
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_boxes_are_cut_at_the_border_and_slivers_left_out(
     target = Ego4dFootage(tmp_path / "vq.json", world / "clips", MaskCache(tmp_path)).objects[0]
     assert target.boxes.frames.tolist() == frames
     assert target.boxes.boxes_xyxy[:, 3].max() <= HEIGHT
-    assert 9 not in target.known if 9 not in frames else 9 in target.known
+    assert 9 not in target.labelled if 9 not in frames else 9 in target.labelled
     assert target.crop_frame == crop
 
 
@@ -113,7 +113,7 @@ def test_a_crop_of_the_response_itself_keeps_one_box(world: Path, tmp_path: Path
 def test_views_show_the_object_where_the_annotation_says(world: Path, number: int) -> None:
     footage = open_ego4d(world)
     red = footage.objects[number]
-    seen, gone, crop = footage.views(red, np.array([7, 15, CROP_FRAME]))
+    seen, gone, crop = footage.annotated_frames(red, np.array([7, 15, CROP_FRAME]))
     x, y = ego4d_box("1", 7)
     assert seen.box is not None
     assert seen.mask is not None
@@ -135,7 +135,7 @@ def test_damaged_frames_are_an_error_with_a_name(world: Path, monkeypatch: pytes
     footage = open_ego4d(world)
     monkeypatch.setattr(from_ego4d.Video, "frames", lambda self, indices: iter(()))
     with pytest.raises(VideoError, match=r"clip-a, .* needs are damaged"):
-        footage.views(footage.objects[0], np.array([7]))
+        footage.annotated_frames(footage.objects[0], np.array([7]))
 
 
 def test_masks_are_made_once(world: Path) -> None:
@@ -179,13 +179,13 @@ def test_masks_stay_in_their_box_and_where_there_is_none_the_box_is_it(world: Pa
         grids = cache.grids(footage.objects[0])
         assert grids.shape == (7, GRID, GRID)
         assert grids.mean() == share
-        view = footage.views(footage.objects[0], np.array([7]))[0]
+        view = footage.annotated_frames(footage.objects[0], np.array([7]))[0]
         assert view.mask is not None
         assert view.mask.sum() == (SIDE // 2) ** 2
 
 
 def test_many_boxes_are_made_a_few_at_a_time(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pseudo_masks, "AT_A_TIME", 3)
+    monkeypatch.setattr(pseudo_masks, "BATCH", 3)
     footage = open_ego4d(world, "few")
     sizes = []
     images = footage.images
@@ -223,23 +223,23 @@ def test_objects_of_visor(kitchen: tuple[Path, str]) -> None:
     footage = open_visor(kitchen)
     assert len(footage.objects) == 8
     assert not any("hand" in target.name for target in footage.objects)
-    assert {target.place for target in footage.objects} == {"P01", "P02"}
-    assert len({target.same for target in footage.objects}) == 4  # a name in a video
+    assert {target.location for target in footage.objects} == {"P01", "P02"}
+    assert len({target.identity for target in footage.objects}) == 4  # a name in a video
     red, blue = footage.objects[0], footage.objects[1]
     assert (red.width, red.height) == VISOR_SIZE[kitchen[1]]
     if kitchen[1] == "sparse":
         assert red.boxes.frames.tolist() == [1, 2, 3, 4, 5]
         assert blue.boxes.frames.tolist() == [3, 4, 5, 6, 7]
-        assert red.known.tolist() == blue.known.tolist() == list(range(10))
-        assert footage.objects[2].known.tolist() == list(range(10, 20))
+        assert red.labelled.tolist() == blue.labelled.tolist() == list(range(10))
+        assert footage.objects[2].labelled.tolist() == list(range(10, 20))
     else:
-        assert red.known.tolist() == [0, 1, 2, 3, 4]
+        assert red.labelled.tolist() == [0, 1, 2, 3, 4]
         assert red.boxes.frames.tolist() == [1, 2]
 
 
 def test_views_of_visor_have_the_polygons_as_masks(kitchen: tuple[Path, str]) -> None:
     footage = open_visor(kitchen)
-    gone, seen = footage.views(footage.objects[0], np.array([0, 1]))
+    gone, seen = footage.annotated_frames(footage.objects[0], np.array([0, 1]))
     assert (gone.box, gone.mask) == (None, None)
     assert seen.box is not None
     assert seen.mask is not None
@@ -257,7 +257,7 @@ def test_frames_without_an_image_are_passed_over(tmp_path: Path) -> None:
     images = sorted((root / "images" / "P01_01").iterdir())
     images[2].unlink()
     red = VisorFootage(root / "annotations", root / "images", dense=False).objects[0]
-    assert len(red.known) == 9
+    assert len(red.labelled) == 9
     assert len(red.boxes) == len(SHOWN["red lid"]) - 1
     with pytest.raises(DataError, match=r"No object of .* has an image"):
         VisorFootage(root / "annotations", tmp_path, dense=False)
@@ -274,14 +274,14 @@ def test_frames_in_which_an_object_is_tiny_say_nothing(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     red = VisorFootage(root / "annotations", root / "images", dense=False).objects[0]
     assert red.boxes.frames.tolist() == [1, 3, 4, 5]
-    assert red.known.tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+    assert red.labelled.tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9]
 
 
 def test_dense_frames_are_never_nearer_than_the_gap(kitchen: tuple[Path, str]) -> None:
     footage = open_visor(kitchen)
     numbers = np.array([frame.frame_index for frame in footage._frames])
     steps = np.diff(numbers)
-    assert steps[steps > 0].min() >= from_visor.GAP
+    assert steps[steps > 0].min() >= from_visor.MIN_FRAME_GAP
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from egohieraloc.errors import ConfigError, DataError, QueryError, VideoError
 from egohieraloc.settings import override, update
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.footage import clips as footage_clips
-from egohieraloc.training.footage.clips import FootageClips, turned, windows
-from egohieraloc.training.footage.footage import FootageConfig, View
+from egohieraloc.training.footage.clips import FootageClips, rotated_query, windows
+from egohieraloc.training.footage.footage import AnnotatedFrame, FootageConfig
 from egohieraloc.training.footage.loading import LoadedClips, ego4d_footage, open_footage
 from egohieraloc.types import Box
 from footage_world import BLUE, RED, colour_provider, write_ego4d, write_visor
@@ -106,14 +106,14 @@ def test_truth_lies_on_the_object(world: Path) -> None:
 
 def test_an_object_that_is_never_absent_is_looked_for_elsewhere(world: Path) -> None:
     footage = open_footage(update(CONFIG, {"visor_share": 0.0}), world)[0]
-    shown = [replace(target, known=target.boxes.frames[:-1]) for target in footage.objects]
+    shown = [replace(target, labelled=target.boxes.frames[:-1]) for target in footage.objects]
 
     class Always:
         objects, trust = shown, 0.3
 
-        def views(self, target, frames):
-            asked.append(target.place)
-            return footage.views(target, frames)
+        def annotated_frames(self, target, frames):
+            asked.append(target.location)
+            return footage.annotated_frames(target, frames)
 
     asked: list[str] = []
     some = FootageClips([Always()], update(CONFIG, {"absent_share": 1.0}), NETWORK, batch=4, seed=0)
@@ -122,7 +122,7 @@ def test_an_object_that_is_never_absent_is_looked_for_elsewhere(world: Path) -> 
         assert batch.presence.sum() == batch.masks.sum() == 0
     pairs = [tuple(asked[k : k + 2]) for k in range(0, len(asked), 2)]  # the clip's place, the query's
     assert all(clip != query for clip, query in pairs)
-    Always.objects = [target for target in shown if target.place == "video-0"]
+    Always.objects = [target for target in shown if target.location == "video-0"]
     assert some[0, 0].presence.sum() > 0  # nowhere else to look
 
 
@@ -132,9 +132,9 @@ def test_queries_come_from_the_crop_or_from_the_track(world: Path) -> None:
     class Watched:
         objects, trust = footage.objects, 0.3
 
-        def views(self, target, frames):
+        def annotated_frames(self, target, frames):
             asked.append(frames.tolist())
-            return footage.views(target, frames)
+            return footage.annotated_frames(target, frames)
 
     for share in (0.0, 1.0):
         asked: list[list[int]] = []
@@ -162,7 +162,7 @@ def test_brightness_changes_clip_and_query_each_by_its_own_factor(world: Path) -
     assert np.abs(np.subtract(*np.array(ratios).T)).max() > 0.05
 
 
-def bar_view() -> View:
+def bar_view() -> AnnotatedFrame:
     """A bar 40 x 10 with a red left half."""
     image = np.full((80, 100, 3), 100, np.uint8)
     mask = np.zeros((80, 100), bool)
@@ -170,12 +170,12 @@ def bar_view() -> View:
     mask[y - 5 : y + 5, x - 20 : x + 20] = True
     image[mask] = (30, 30, 200)
     image[y - 5 : y + 5, x - 20 : x] = (200, 30, 30)
-    return View(image, Box(x - 20, y - 5, x + 20, y + 5), mask)
+    return AnnotatedFrame(image, Box(x - 20, y - 5, x + 20, y + 5), mask)
 
 
 @pytest.mark.parametrize(("angle", "size"), [(0, (40, 10)), (90, (10, 40)), (-90, (10, 40)), (45, (35, 35))])
 def test_a_query_turns_about_its_middle_with_its_mask_and_box(angle: float, size: tuple[int, int]) -> None:
-    query = turned(bar_view(), angle, 1.6)
+    query = rotated_query(bar_view(), angle, 1.6)
     assert query.mask is not None
     assert (query.box.width, query.box.height) == pytest.approx(size, abs=2)
     assert query.box.center == pytest.approx((query.image.shape[1] / 2,) * 2, abs=1)
@@ -190,18 +190,18 @@ def test_a_window_of_any_turned_query_fits_its_image() -> None:
     bar = bar_view()
     mask = np.zeros_like(bar.mask)
     mask[20:60, 30:70] = True
-    for view in (bar, View(bar.image, Box(30, 20, 70, 60), mask)):
+    for view in (bar, AnnotatedFrame(bar.image, Box(30, 20, 70, 60), mask)):
         for angle in range(-135, 136, 15):
-            query = turned(view, angle, 1.6)
+            query = rotated_query(view, angle, 1.6)
             assert 1.6 * max(query.box.width, query.box.height) <= query.image.shape[0] + 1
 
 
 def test_what_cannot_be_turned_says_so() -> None:
     view = bar_view()
     with pytest.raises(QueryError, match="does not: its mask is empty"):
-        turned(View(view.image), 0, 1.6)
+        rotated_query(AnnotatedFrame(view.image), 0, 1.6)
     with pytest.raises(QueryError, match="too small to be turned"):
-        turned(View(view.image, view.box, np.zeros_like(view.mask)), 0, 1.6)
+        rotated_query(AnnotatedFrame(view.image, view.box, np.zeros_like(view.mask)), 0, 1.6)
 
 
 def test_windows_are_runs_of_known_frames(world: Path) -> None:
@@ -210,7 +210,7 @@ def test_windows_are_runs_of_known_frames(world: Path) -> None:
     shown = windows(target, 3, absent=False)
     assert shown[:4].tolist() == [[k, k + 1, k + 2] for k in range(4, 8)]
     assert shown[-1].tolist() == [9, 12, 13]
-    assert windows(replace(target, known=np.array([8, 9])), 4, absent=False).tolist() == [[8, 9, 9, 9]]
+    assert windows(replace(target, labelled=np.array([8, 9])), 4, absent=False).tolist() == [[8, 9, 9, 9]]
 
 
 def test_damaged_frames_are_drawn_again_a_few_times(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

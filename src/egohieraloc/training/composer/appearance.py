@@ -71,7 +71,7 @@ def surround_affinity(packs: Packs, index: Tensor) -> Tensor:
 
 
 def histogram(colour: Tensor, solid: Tensor, bins: int) -> Tensor:
-    """Square roots of colour histograms (N, bins^3), of unit length, over pixels (N, K, 3) where solid (N, K)."""
+    """Square root, of unit length, of the colour histogram (N, bins^3) of the solid pixels of (N, K, 3)."""
     level = (colour.long() * bins) // 256
     index = (level[..., 0] * bins + level[..., 1]) * bins + level[..., 2]
     counts = torch.zeros(len(colour), bins**3, device=colour.device)

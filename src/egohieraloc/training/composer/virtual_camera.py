@@ -43,7 +43,7 @@ class Cameras:
 def draw_cameras(
     rng: RandomNumbers, config: ComposerConfig, batch: int, aspects: Tensor, weights: Tensor
 ) -> Cameras:
-    """Draw a camera for each clip; `aspects` (K,) are the image shapes, `weights` (K,) their probabilities."""
+    """Draw a camera for each clip; `aspects` (K,) are the aspect ratios, `weights` (K,) their shares."""
     frames = config.clip_frames
     round_ = rng.chance(config.circle_share, batch)
     aspect = torch.where(round_, 1.0, aspects[rng.choice(weights, batch)])
