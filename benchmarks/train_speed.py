@@ -1,8 +1,8 @@
-"""Frames a second of the composer alone, of the network alone (forward, backward, step) and of both together.
+"""Training speed in frames per second: composer alone, network alone (forward, backward, step), and both.
 
     python benchmarks/train_speed.py --data DIR [--preset mini] [--batch 64] [--set optim.compile=true]
 
-Timings are medians of three blocks of steps; `--profile` prints the costliest kernels.
+Times are medians of three blocks of steps; `--profile` prints the most expensive kernels.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BLOCKS = 3
 
 
 def seconds(run: Callable[[int], object], *, steps: int, warmup: int) -> float:
-    """Of one step, when steps follow one another as in training: the median of blocks of steps."""
+    """Time of one step when steps follow one another, as in training: the median over blocks of steps."""
     wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     for step in range(warmup):
         run(step)
@@ -91,7 +91,7 @@ def main() -> None:
     }
     for name, run in runs.items():
         cost = seconds(run, steps=arguments.steps, warmup=5)
-        print(f"{name:9s} {1000 * cost:8.1f} ms a step  {frames / cost:8.0f} frames/s", flush=True)
+        print(f"{name:9s} {1000 * cost:8.1f} ms per step  {frames / cost:8.0f} frames/s", flush=True)
     if torch.cuda.is_available():
         print(f"peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
     if arguments.profile:

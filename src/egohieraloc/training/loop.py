@@ -235,7 +235,7 @@ def train_step(
 
 
 def freeze_parameters(network: EgoHieraLocNet, config: OptimConfig) -> None:
-    """Freeze the first stages of the backbone, which are generic and costly, and the gains of frozen norms."""
+    """Freeze the first stages of the backbone, generic and costly to train, and the gains of frozen norms."""
     stages = len(network.backbone.channels)
     if not 0 <= config.freeze_stages <= stages:
         raise ConfigError(f"optim.freeze_stages must lie between 0 and {stages}, got {config.freeze_stages}.")

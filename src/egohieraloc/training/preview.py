@@ -43,9 +43,9 @@ def overview(sheet: Rgb) -> Rgb:
     middle = -(-(height // (2 * TILE_PX)) // 2) * 2 * TILE_PX  # whole rows
     rest = np.zeros((middle, width, 3), np.uint8)
     rest[: height - middle] = sheet[middle:]
-    return cv2.resize(
-        np.concatenate([sheet[:middle], rest], 1), (width, middle // 2), interpolation=cv2.INTER_AREA
-    )
+    columns = np.concatenate([sheet[:middle], rest], 1)
+    small: Rgb = cv2.resize(columns, (width, middle // 2), interpolation=cv2.INTER_AREA)
+    return small
 
 
 def _row(batch: ClipBatch, clip: int) -> Rgb:

@@ -1,20 +1,18 @@
+"""Composed clips: labels agree with what was painted, settings do what they say, seeds decide everything."""
+
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 
-import cv2
 import pytest
 import torch
-from egohieraloc.training.replay import ReplayedComposer
 from torch import Tensor
 
-from egohieraloc.errors import ConfigError, DataError
+from egohieraloc.errors import DataError
 from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.query_composer import QUERY_CONTEXT
-from egohieraloc.training.preview import contact_sheet, write_contact_sheet
 from tiny_packs import BLUE, GREEN, SPRITE_COLOURS, calm_config, small_config, tiny_packs
 
 
@@ -27,7 +25,7 @@ def equal(a: ClipBatch, b: ClipBatch) -> bool:
 
 
 def near_colour(image: Tensor, colour: tuple[int, int, int], tolerance: float = 0.2) -> Tensor:
-    """Where (..., 3, H, W) has about this colour."""
+    """Pixels of (..., 3, H, W) that have about this colour."""
     wanted = torch.tensor(colour)[:, None, None] / 255
     return ((image - wanted).abs() < tolerance).all(-3)
 
@@ -77,7 +75,7 @@ def test_presence_agrees_with_masks_and_boxes(busy: ClipBatch) -> None:
     assert torch.equal(strict.masks.sum((2, 3)) > 0, strict.presence > 0.5)
 
 
-def test_absent_clips_have_no_truth_but_look_alikes() -> None:
+def test_clips_without_the_target_have_no_labels_but_look_alikes() -> None:
     batch = compose(small_config(absent_share=1.0, look_alike_share=1.0))
     assert batch.presence.sum() == 0
     assert batch.masks.sum() == 0
@@ -85,7 +83,7 @@ def test_absent_clips_have_no_truth_but_look_alikes() -> None:
     assert (batch.distractor_masks.sum((1, 2, 3)) > 0).float().mean() > 0.5
 
 
-def test_the_box_is_tight_round_the_mask() -> None:
+def test_the_box_is_tight_around_the_mask() -> None:
     batch = compose(calm_config(), size=16)
     assert batch.presence.mean() > 0.8
     for clip, time in (batch.presence > 0.5).nonzero().tolist():
@@ -95,7 +93,7 @@ def test_the_box_is_tight_round_the_mask() -> None:
 
 
 @pytest.mark.parametrize("in_place", [0.0, 1.0])
-def test_truth_of_photo_objects_lies_on_their_colour(in_place: float) -> None:
+def test_masks_of_photo_objects_cover_their_colour(in_place: float) -> None:
     batch = compose(calm_config(sprite_share=0.0, in_place_share=in_place, photo_scale=(0.1, 0.11)), size=12)
     green, blue = near_colour(batch.frames, GREEN), near_colour(batch.frames, BLUE)
     inside = torch.nn.functional.interpolate(batch.masks, scale_factor=4.0) > 0.95
@@ -116,10 +114,10 @@ def test_an_object_in_place_is_shown_once() -> None:
     assert abs(float(ratio.median()) - 1) < 0.04
     twice = (green > truth * 1.15 + 100).any(1)
     assert 0.3 < batch.presence.mean() < 0.95
-    assert twice.sum() <= 2  # its photo may be drawn for another cell too
+    assert twice.sum() <= 2  # its photo may also be drawn for another cell
 
 
-def test_truth_of_sprites_is_all_of_their_colour() -> None:
+def test_masks_of_sprites_cover_all_of_their_colour() -> None:
     batch = compose(calm_config(sprite_share=1.0, edge_share=0.0, moving_share=0.0, pan=(0.01, 0.1)), size=12)
     drawn = torch.stack([near_colour(batch.frames, colour) for colour in SPRITE_COLOURS]).any(0)
     truth = batch.masks.sum((2, 3)) * 16
@@ -130,7 +128,7 @@ def test_truth_of_sprites_is_all_of_their_colour() -> None:
     assert agree.float().mean() > 0.97
 
 
-def test_objects_before_the_target_hide_its_truth_but_never_too_much() -> None:
+def test_occluders_cover_part_of_the_mask_but_never_too_much() -> None:
     free = calm_config(
         sprite_share=1.0, edge_share=0.0, moving_share=0.0, pan=(0.001, 0.002), photo_scale=(2.0, 2.2)
     )
@@ -144,7 +142,7 @@ def test_objects_before_the_target_hide_its_truth_but_never_too_much() -> None:
     assert share.min() > 1 - free.max_covered - 0.02
 
 
-def test_bars_are_black_and_nothing_is_true_there() -> None:
+def test_bars_are_black_and_have_no_labels() -> None:
     batch = compose(small_config(aspects=((16 / 9, 1.0),), circle_share=0.0))
     bar = int((128 - 128 * 9 / 16) / 2)
     assert (batch.frames[:, :, :, :bar] == 0).all()
@@ -159,7 +157,7 @@ def test_round_images_have_dark_corners() -> None:
     assert (batch.frames[..., 112, 112] > 0.1).any(-1).all()
 
 
-def test_the_query_window_follows_the_rule() -> None:
+def test_the_query_window_is_centred_with_context_around_the_box() -> None:
     batch = compose(small_config(), size=16)
     sides = batch.query_box[:, 2:] - batch.query_box[:, :2]
     torch.testing.assert_close(sides.amax(1), torch.full((16,), 64 / QUERY_CONTEXT))
@@ -168,7 +166,7 @@ def test_the_query_window_follows_the_rule() -> None:
     )
 
 
-def test_the_query_box_is_tight_when_the_user_is_exact() -> None:
+def test_the_query_box_is_tight_without_jitter() -> None:
     batch = compose(calm_config(), size=16)
     for clip in range(16):
         rows, columns = (batch.query_mask[clip, 0] > 0.5).nonzero().unbind(1)
@@ -176,7 +174,7 @@ def test_the_query_box_is_tight_when_the_user_is_exact() -> None:
         assert (batch.query_box[clip] - tight).abs().max() <= 3
 
 
-def test_a_bare_crop_is_black_outside_its_box() -> None:
+def test_a_crop_only_query_is_black_outside_its_box() -> None:
     batch = compose(small_config(crop_only_share=1.0))
     for clip in range(8):
         x1, y1, x2, y2 = batch.query_box[clip].tolist()
@@ -211,13 +209,13 @@ def test_the_target_leaves_when_the_camera_looks_away() -> None:
     assert compose(calm_config(sprite_share=1.0), size=16).presence.mean() > 0.8
 
 
-def test_shadows_darken_what_lies_round_an_object() -> None:
+def test_shadows_darken_the_surroundings_of_an_object() -> None:
     light, dark = (compose(calm_config(sprite_share=1.0, shadow=(s, s))).frames for s in (0.0, 0.6))
     assert (dark <= light + 1e-5).all()
     assert 0.0005 < (light - dark).mean() < 0.05
 
 
-def test_half_precision_and_autocast_change_no_truth() -> None:
+def test_half_precision_and_autocast_do_not_change_labels() -> None:
     composer = ClipComposer(tiny_packs(), small_config(), "cpu", 3)
     exact = composer.batch(0, 8)
     composer._dtype = torch.float16  # as on a GPU
@@ -230,7 +228,7 @@ def test_half_precision_and_autocast_change_no_truth() -> None:
     assert (rounded.boxes - exact.boxes).abs().max() <= 1
 
 
-def test_near_duplicates_share_a_source_and_are_no_look_alikes() -> None:
+def test_near_duplicates_share_a_source_and_are_not_look_alikes() -> None:
     packs = tiny_packs(sprite_id=(0, 0, 2, 3))
     composer = ClipComposer(packs, small_config(sprite_share=1.0), "cpu", 0)
     assert set(composer.batch(0, 32).source.tolist()) == {0, 2, 3}
@@ -245,7 +243,7 @@ def test_look_alikes_look_alike() -> None:
     assert (table.look_alikes[ellipse] % 2 == ellipse % 2).all()  # the green ellipses of other photos
 
 
-def test_objects_almost_equal_in_two_photos_are_no_negatives() -> None:
+def test_nearly_equal_objects_of_two_photos_are_not_look_alikes() -> None:
     table = ClipComposer(tiny_packs(), small_config(twin_similarity=0.985, neighbours=3), "cpu", 0)._instances
     ellipse = table.num_sprites
     others = table.look_alikes[ellipse]
@@ -260,35 +258,7 @@ def test_packs_without_a_usable_mask_are_refused() -> None:
         )
 
 
-def test_replay_needs_a_gpu() -> None:
-    with pytest.raises(ConfigError, match="CUDA"):
-        ReplayedComposer(ClipComposer(tiny_packs(), small_config(), "cpu", 3), 4)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_replayed_batches_are_those_of_the_composer() -> None:
-    composer = ClipComposer(tiny_packs(), small_config(), "cuda", 3)
-    expected = [composer.batch(step, 8) for step in (5, 6)]
-    replayed = ReplayedComposer(composer, 8)
-    assert equal(replayed.batch(6), expected[1])
-    assert equal(replayed.batch(5), expected[0])
-
-
 def test_clips_of_other_lengths() -> None:
     for frames in (1, 3):
         batch = compose(small_config(clip_frames=frames), size=3)
         assert batch.frames.shape[:2] == (3, frames)
-
-
-def test_contact_sheet(tmp_path: Path, busy: ClipBatch) -> None:
-    sheet = contact_sheet(busy)
-    assert sheet.shape == (24 * 448, 224 + 2 * 448, 3)
-    assert sheet.dtype.name == "uint8"
-    present = bool(busy.presence[0, 0] > 0.5)
-    assert tuple(sheet[1, 300]) == ((0, 255, 0) if present else (255, 40, 40))
-    write_contact_sheet(tmp_path, busy.take(slice(3)))
-    assert cv2.imread(str(tmp_path / "contact_sheet.png")).shape == (3 * 448, 224 + 2 * 448, 3)
-    small = cv2.imread(str(tmp_path / "contact_sheet.jpg"))
-    assert small.shape == (2 * 224, 224 + 2 * 448, 3)  # two columns at half the size; the last place is empty
-    assert small[230:, 570:].max() < 20
-    assert small[230:, :550].max() > 100

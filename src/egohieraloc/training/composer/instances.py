@@ -186,7 +186,8 @@ def _halved(sprites: Tensor) -> Tensor:
     colour = nnf.avg_pool2d(rgba[:, :3] * alpha, 2)
     alpha = nnf.avg_pool2d(alpha, 2)
     small = torch.cat((colour / alpha.clamp(min=1), alpha), 1).round().to(torch.uint8)
-    return small.permute(0, 2, 3, 1).unflatten(0, sprites.shape[:2])
+    halved: Tensor = small.permute(0, 2, 3, 1).unflatten(0, sprites.shape[:2])
+    return halved
 
 
 def _shadow(alpha: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from egohieraloc.errors import DataError
+from egohieraloc.types import Rgb
 
 PHOTO_PX = 256
 SPRITE_PX = 192
@@ -200,7 +201,7 @@ def _read_sprites(
     return names, sprites, np.stack(around, -1).astype(np.float32)
 
 
-def _path(entry: dict, view: dict) -> str:
+def _path(entry: dict[str, Any], view: dict[str, Any]) -> str:
     return f"{entry['name']}/{view['view']:02d}"
 
 
@@ -226,8 +227,8 @@ def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
         raise DataError(f"Cannot read {archive}: {error}.") from error
 
 
-def _decode_photo(data: bytes) -> NDArray[np.uint8]:
-    image = cv2.cvtColor(_decode(data, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+def _decode_photo(data: bytes) -> Rgb:
+    image: Rgb = cv2.cvtColor(_decode(data, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
     if image.shape[:2] != (PHOTO_PX, PHOTO_PX):
         image = cv2.resize(image, (PHOTO_PX, PHOTO_PX), interpolation=cv2.INTER_LINEAR)
     return image
@@ -245,7 +246,7 @@ def _decode_sprite(data: bytes) -> NDArray[np.uint8]:
 
 
 def _decode(data: bytes, flags: int) -> NDArray[np.uint8]:
-    image = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if data else None
+    image: NDArray[np.uint8] | None = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if data else None
     if image is None:
         raise DataError("An image of the pack cannot be decoded. Is the tar file complete?")
     return image

@@ -36,7 +36,7 @@ class Backdrop:
         """The mosaic (B, 3, 768, 768) uint8, made of photos (P, 256, 256, 3)."""
         pixels = table[self.photos]  # (B, 9, 256, 256, 3)
         pixels = torch.where(self.mirrored[..., None, None, None], pixels.flip(3), pixels)
-        mosaic = pixels.unflatten(1, (CELLS, CELLS)).permute(0, 5, 1, 3, 2, 4)
+        mosaic: Tensor = pixels.unflatten(1, (CELLS, CELLS)).permute(0, 5, 1, 3, 2, 4)
         return mosaic.reshape(len(self.photos), 3, MOSAIC_PX, MOSAIC_PX)
 
 

@@ -74,8 +74,9 @@ def inverse(matrices: Tensor) -> Tensor:
     """Inverse of (..., 3, 3) by cofactors, which unlike a solver never synchronises with the device."""
     a, b, c = matrices.unbind(-2)
     first = torch.linalg.cross(b, c)
+    determinant: Tensor = (a * first).sum(-1)
     cofactors = torch.stack((first, torch.linalg.cross(c, a), torch.linalg.cross(a, b)), -1)
-    return cofactors / (a * first).sum(-1)[..., None, None]
+    return cofactors / determinant[..., None, None]
 
 
 def warp(matrices: Tensor, points: Tensor) -> Tensor:
@@ -95,7 +96,7 @@ def undistort(view: Tensor, lens: Tensor) -> Tensor:
 def distort(points: Tensor, lens: Tensor) -> Tensor:
     """The inverse of `undistort`: the real root of k r^3 + r = R in hyperbolic form."""
     k = lens.clamp(min=1e-6).reshape(-1, *([1] * (points.dim() - 1)))
-    radius = points.norm(dim=-1, keepdim=True).clamp(min=1e-6)
+    radius: Tensor = points.norm(dim=-1, keepdim=True).clamp(min=1e-6)
     root = (3 * k).sqrt()
     r = (torch.asinh(1.5 * root * radius) / 3).sinh() * 2 / root
     return points * (r / radius)

@@ -119,8 +119,9 @@ def windows(target: FootageObject, length: int, *, absent: bool) -> Ints:
     frames = target.labelled
     if len(frames) < length:
         frames = np.concatenate([frames, np.repeat(frames[-1:], length - len(frames))])
-    runs: Ints = sliding_window_view(frames, length)
-    return runs[np.isin(runs, target.boxes.frames).any(1) != absent]
+    runs = sliding_window_view(frames, length)
+    chosen: Ints = runs[np.isin(runs, target.boxes.frames).any(1) != absent]
+    return chosen
 
 
 def rotated_query(annotated: AnnotatedFrame, angle_deg: float, share: float) -> Query:

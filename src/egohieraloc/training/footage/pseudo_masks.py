@@ -79,7 +79,7 @@ def _predict(provider: MaskProvider, image: Rgb, box: Box | None) -> NDArray[np.
     inside = found[y1:y2, x1:x2].astype(np.uint8)
     if not inside.any():
         return np.ones((GRID, GRID), np.uint8)
-    grid = cv2.resize(inside * 255, (GRID, GRID), interpolation=cv2.INTER_LINEAR) > 127
+    grid: Mask = cv2.resize(inside * 255, (GRID, GRID), interpolation=cv2.INTER_LINEAR) > 127
     return grid.astype(np.uint8)
 
 
