@@ -26,6 +26,7 @@ from egohieraloc.evaluation.vq2d import SUCCESS_THRESHOLD, overlap
 from egohieraloc.inference.search import coarse_scores
 from egohieraloc.inference.temporal import choose_interval
 from egohieraloc.localize import Localizer
+from egohieraloc.models.ram import cell_score, mask_confidence
 from egohieraloc.training.calibrate import PACK_LIMIT, logistic
 from egohieraloc.training.composer.composed_videos import Question, compose_questions
 from egohieraloc.training.composer.packs import read_packs
@@ -43,7 +44,7 @@ class Samples:
     presence: Floats  # (N,) logits of the presence head
     mask: Floats  # (N,) the paper's confidence of the mask
     similarity: Floats  # (N,) logits from descriptors alone
-    cell: Floats  # (N,) logits of the surest cell
+    cell: Floats  # (N,) logits of the best cell
 
     @property
     def shown(self) -> NDArray[np.bool_]:
@@ -74,7 +75,8 @@ def main() -> None:
     rounds: list[list[Samples]] = []
     for number in range(1, options.rounds + 1):
         with tempfile.TemporaryDirectory() as scratch:
-            localizer = Localizer.from_pretrained(options.model, cache=Path(scratch))
+            settings = ["network.ram.score=presence"]
+            localizer = Localizer.from_pretrained(options.model, settings=settings, cache=Path(scratch))
             asked = compose_questions(
                 packs, localizer.predictor, Path(scratch), clips=options.clips, seed=number
             )
@@ -107,26 +109,17 @@ def look(localizer: Localizer, question: Question) -> Samples:
             output, after = predictor.match(prepared, part, state)
             boxes += [d.box.xyxy for d in predictor.decode(prepared, part, state)[0]]
             state = after
-            presence.append(output.ram.presence_logit.float())
-            cell.append(output.ram.cell_logits.float().amax((1, 2)))
-            mask += [confidence(m) for m in torch.sigmoid(output.ram.mask_logits.float()).cpu().numpy()]
+            presence.append(output.ram.score_logit)
+            cell.append(cell_score(output.ram.cell_logits))
+            mask.append(mask_confidence(output.ram.mask_logits.float().sigmoid()))
     return Samples(
         question.truth,
         np.array(boxes),
         torch.cat(presence).double().cpu().numpy(),
-        np.array(mask),
+        torch.cat(mask).double().cpu().numpy(),
         coarse_scores(predictor, prepared, video),
         torch.cat(cell).double().cpu().numpy(),
     )
-
-
-def confidence(mask: NDArray[np.float32]) -> float:
-    """The paper's: mean of P_ave, P_thr and P_max; the mask begins at 0.3, else the first two are one."""
-    inside = mask[mask > 0.3]
-    sure = inside[inside > 0.5]
-    if not inside.size:
-        return 0.0
-    return float(inside.mean() + (sure.mean() if sure.size else 0.0) + inside.max()) / 3
 
 
 def report(name: str, scored: list[tuple[Samples, Floats]]) -> None:

@@ -17,7 +17,7 @@ from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Predictor, choose_device
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.ram import SURE
+from egohieraloc.models.ram import EVEN_CELL_LOGIT
 from egohieraloc.models.weights import Calibration, Weights
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Mask
@@ -47,8 +47,8 @@ def test_score_is_how_sure_the_best_cell_is(predictor: Predictor, packed: Packed
     masks = torch.sigmoid(output.ram.mask_logits.float()).numpy()
     best = output.ram.cell_logits.float().numpy().max((1, 2))
     assert len(answers) == 2
-    for answer, mask, sure in zip(answers, masks, best, strict=True):
-        assert answer.score == pytest.approx(expit(2 * (sure - SURE)), rel=1e-4)
+    for answer, mask, highest in zip(answers, masks, best, strict=True):
+        assert answer.score == pytest.approx(expit(2 * (highest - EVEN_CELL_LOGIT)), rel=1e-4)
         tight = box_from_mask(mask)
         if tight is not None:
             assert answer.box.xyxy == tuple(4 * v for v in tight.xyxy)

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from egohieraloc.models.layers import area_pool
+from egohieraloc.models.blocks import area_pool
 from egohieraloc.models.network import EgoHieraLocNet, QueryFeatures, box_coverage
+from egohieraloc.models.ram import cell_score
 from egohieraloc.training import losses
 from egohieraloc.training.batches import ClipBatch
 
@@ -41,6 +42,7 @@ def clip_terms(
         features[seen.flatten()],
         network.initial_state(template),
         outlined=number[:, :times].flatten(),  # negatives have no mask to learn
+        presence=True,
     )
     ram = output.ram
 
@@ -57,7 +59,7 @@ def clip_terms(
     trust = batch.trust.repeat_interleave(times)
     terms = {
         "presence": losses.presence_loss(ram.presence_logit, presence),
-        "score": losses.presence_loss(ram.score_logit, presence),
+        "score": losses.presence_loss(cell_score(ram.cell_logits), presence),
         "box": losses.box_loss(ram.boxes, boxes, cells * presence[:, None, None]),
         "mask_in_box": losses.mask_in_box_loss(probability, inside, shown),
         "filter": losses.filter_loss(output.response, boxes * grid, presence, network.config.dcf.sigma),
@@ -74,7 +76,7 @@ def clip_terms(
     }
     return terms, {
         "mask_iou": _overlap(probability > 0.5, masks > 0.5, shown),
-        "score_accuracy": ((ram.score_logit > 0) == (presence > 0.5)).float().mean(),
+        "score_accuracy": ((cell_score(ram.cell_logits) > 0) == (presence > 0.5)).float().mean(),
         "presence_accuracy": ((ram.presence_logit > 0) == (presence > 0.5)).float().mean(),
         "query_iou": _overlap(query_logits > 0, query_truth > 0.5, torch.ones_like(batch.trust)),
     }
