@@ -9,12 +9,14 @@ import cv2
 import numpy as np
 import pytest
 
-from egohieraloc import Box, Localizer, LocalizerConfig, Query
+from egohieraloc import Box, Localizer, LocalizerConfig, Query, demo
 from egohieraloc import localize as module
+from egohieraloc.cli.demo import DEMO_SETTINGS, compare_place
 from egohieraloc.geometry.camera import Camera, CameraPose
+from egohieraloc.geometry.place import place
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
 from egohieraloc.geometry.reference import KnownPositions, PosedImages
-from egohieraloc.geometry.sfm_process import Anchor
+from egohieraloc.geometry.sfm_process import Anchor, reconstruct
 from egohieraloc.inference.answer import Answer2D
 from egohieraloc.poses import camera_poses
 from egohieraloc.settings import override
@@ -160,3 +162,23 @@ def test_other_anchors_other_samples_and_other_settings_are_other_poses(told, vi
             camera_poses(video, samples, tmp_path, config, module.no_progress, anchors=anchors)
     assert keys[::2] == keys[1::2]
     assert len(set(keys)) == 5
+
+
+@pytest.mark.slow
+def test_the_demo_walk_is_posed_and_its_object_is_placed(tmp_path):
+    """Must show: 95 % posed, place within 3 % of its distance, direction within 2 degrees."""
+    truth = demo.load_truth()
+    config = override(LocalizerConfig(), DEMO_SETTINGS).sfm
+    found = reconstruct(Video.open(demo.CLIP).samples(5), cache=tmp_path, key="demo", config=config)
+    assert isinstance(found, Reconstruction), found
+    assert found.num_posed >= 0.95 * len(truth.sample_frames)
+    first, last = truth.appearances[-1]
+    track = [
+        FramePrediction(truth.sample_frames[k], k, k / truth.sample_fps, 1.0, truth.boxes[k])
+        for k in range(first, last + 1)
+    ]
+    answer = place(track, found, query_time_s=found.frames[-1].time_s)
+    assert isinstance(answer, Localization3D), answer
+    off = compare_place(answer, found, truth)
+    assert off.error_m < 0.03 * off.distance_m, off
+    assert off.angle_deg < 2, off
