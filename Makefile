@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all mutants lint bench clean
 
 # Installed again only when pyproject.toml changes; the package itself is installed in place.
 $(VENV)/.installed: pyproject.toml
@@ -19,6 +19,10 @@ test: $(VENV)/.installed
 
 test-all: $(VENV)/.installed
 	$(PYTEST) -m "slow or not slow" --timeout=3600
+
+# Faults put into copies of the code, one at a time: the tests must notice each.
+mutants: $(VENV)/.installed
+	$(BIN)/python tools/mutants.py --jobs 2
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -24,9 +24,10 @@ from scipy.special import expit
 from egohieraloc.config import TemporalConfig
 from egohieraloc.data.base import Track
 from egohieraloc.evaluation.vq2d import SUCCESS_THRESHOLD, overlap
-from egohieraloc.inference.search import coarse_scores
+from egohieraloc.inference.search import QuerySearch
 from egohieraloc.inference.temporal import choose_interval
 from egohieraloc.localize import Localizer
+from egohieraloc.models.ram import cell_score, mask_confidence
 from egohieraloc.training.calibrate import PACK_LIMIT, logistic
 from egohieraloc.training.composer.composed_videos import ComposedQuery, compose_queries
 from egohieraloc.training.composer.packs import read_packs
@@ -75,7 +76,8 @@ def main() -> None:
     rounds: list[list[Samples]] = []
     for number in range(1, options.rounds + 1):
         with tempfile.TemporaryDirectory() as scratch:
-            localizer = Localizer.from_pretrained(options.model, cache=Path(scratch))
+            settings = ["network.ram.score=presence"]
+            localizer = Localizer.from_pretrained(options.model, settings=settings, cache=Path(scratch))
             queries = compose_queries(
                 packs, localizer.predictor, Path(scratch), clips=options.clips, seed=number
             )
@@ -101,6 +103,13 @@ def score_samples(localizer: Localizer, query: ComposedQuery) -> Samples:
     """Decode every sample."""
     predictor, video = localizer.predictor, query.video
     prepared = predictor.prepare(query.query)
+    search = QuerySearch(
+        query=prepared,
+        video=video,
+        predictor=predictor,
+        config=localizer.config.search,
+        temporal=localizer.config.temporal,
+    )
     state, boxes, presence, mask, cell = predictor.start(prepared), [], [], [], []
     for packed in video.take(0, len(video.time_s) - 1):
         for start in range(0, len(packed), 8):
@@ -108,29 +117,17 @@ def score_samples(localizer: Localizer, query: ComposedQuery) -> Samples:
             output, after = predictor.match(prepared, part, state)
             boxes += [d.box.xyxy for d in predictor.decode(prepared, part, state)[0]]
             state = after
-            presence.append(output.ram.presence_logit.float())
-            cell.append(output.ram.cell_logits.float().amax((1, 2)))
-            mask += [confidence(m) for m in torch.sigmoid(output.ram.mask_logits.float()).cpu().numpy()]
+            presence.append(output.ram.score_logit)
+            cell.append(cell_score(output.ram.cell_logits))
+            mask.append(mask_confidence(output.ram.mask_logits.float().sigmoid()))
     return Samples(
         query.truth,
         np.array(boxes),
         torch.cat(presence).double().cpu().numpy(),
-        np.array(mask),
-        coarse_scores(predictor, prepared, video),
+        torch.cat(mask).double().cpu().numpy(),
+        search.coarse_scores(),
         torch.cat(cell).double().cpu().numpy(),
     )
-
-
-def confidence(mask: NDArray[np.float32]) -> float:
-    """The paper's: mean of P_ave, P_thr and P_max.
-
-    The mask starts at 0.3, because at 0.5 P_ave and P_thr would be equal.
-    """
-    inside = mask[mask > 0.3]
-    solid = inside[inside > 0.5]
-    if not inside.size:
-        return 0.0
-    return float(inside.mean() + (solid.mean() if solid.size else 0.0) + inside.max()) / 3
 
 
 def report(name: str, scored: list[tuple[Samples, Floats]]) -> None:

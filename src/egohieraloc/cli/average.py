@@ -14,7 +14,7 @@ def average(
     small: Annotated[bool, typer.Option("--8-bit", help="Store 8 bits per weight instead of 16.")] = False,
 ) -> None:
     """Average weights files; the mean is often better than each of them."""
-    from egohieraloc.models.weights import find_weights, mean_network, save_weights
+    from egohieraloc.models.weights import average_networks, find_weights, save_weights
 
-    save_weights(out, mean_network([find_weights(model) for model in models]), bits=8 if small else 16)
+    save_weights(out, average_networks([find_weights(model) for model in models]), bits=8 if small else 16)
     print(f"Wrote {out}. Its scores are not calibrated yet: see `egohieraloc calibrate`.")

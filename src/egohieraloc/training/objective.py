@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from egohieraloc.models.layers import area_pool
+from egohieraloc.models.blocks import area_pool
 from egohieraloc.models.network import EgoHieraLocNet, MatchOutput, QueryFeatures, QueryTemplate, box_coverage
+from egohieraloc.models.ram import cell_score
 from egohieraloc.training import losses
 from egohieraloc.training.batches import ClipBatch
 
@@ -40,6 +41,7 @@ def clip_terms(
         features[matched.frame.flatten()],
         network.initial_state(template),
         outlined=number[:, :times].flatten(),  # negatives have no mask to learn from
+        presence=True,
     )
     frame_terms, frame_figures = _frame_terms(network, output, batch, matched)
     mask_terms, mask_figures = _mask_terms(output.ram.mask_logits, batch)
@@ -114,14 +116,14 @@ def _frame_terms(
     similarity_logits = network.coarse[0] * output.foreground.float() + network.coarse[1]
     terms = {
         "presence": losses.presence_loss(ram.presence_logit, presence),
-        "score": losses.presence_loss(ram.score_logit, presence),
+        "score": losses.presence_loss(cell_score(ram.cell_logits), presence),
         "box": losses.box_loss(ram.boxes, boxes, cells * presence[:, None, None]),
         "filter": losses.filter_loss(output.response, boxes * grid, presence, network.config.dcf.sigma),
         "cells": losses.balanced_cell_loss(ram.cell_logits, cells, alike),
         "similarity": losses.balanced_cell_loss(similarity_logits, cells, alike),
     }
     return terms, {
-        "score_accuracy": ((ram.score_logit > 0) == (presence > 0.5)).float().mean(),
+        "score_accuracy": ((cell_score(ram.cell_logits) > 0) == (presence > 0.5)).float().mean(),
         "presence_accuracy": ((ram.presence_logit > 0) == (presence > 0.5)).float().mean(),
     }
 
