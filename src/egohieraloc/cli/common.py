@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from egohieraloc.config import SearchConfig
 from egohieraloc.errors import QueryError
-from egohieraloc.inference.search import Progress
-from egohieraloc.localize import Localizer, LocalizerConfig
 from egohieraloc.query import Query, parse_box
 from egohieraloc.video.reader import Video
+
+if TYPE_CHECKING:
+    from egohieraloc.inference.search import Progress
+    from egohieraloc.localize import Localizer
 
 Model = Annotated[str, typer.Option(help="Name of shipped weights, or a .safetensors file.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps ...; chosen by itself unless given.")]
@@ -39,6 +41,8 @@ def build_localizer(
     model: str, device: str | None, settings: list[str] | None, fps: str, cache: Path | None
 ) -> Localizer:
     """A Localizer from the common options."""
+    from egohieraloc.localize import Localizer, LocalizerConfig
+
     rate = None if fps == "native" else _number(fps)
     config = LocalizerConfig(search=SearchConfig(fps=rate))
     return Localizer.from_pretrained(
