@@ -64,7 +64,7 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Name, command and the arguments left for it."""
         name, found, rest = super().resolve_command(ctx, args)
-        return name, found and load_command(found.name), rest
+        return name, found and load_command(str(found.name)), rest
 
 
 def add_commands(app: typer.Typer) -> None:
