@@ -128,7 +128,7 @@ def world():
         numpy.random.get_state()[1].tolist(), numpy.geterr(), cv2.getNumThreads(), sys.excepthook,
     )
 before = world()
-import egohieraloc
+from egohieraloc import *
 assert world() == before
 assert not {OPTIONAL!r} & set(sys.modules), {OPTIONAL!r} & set(sys.modules)
 """

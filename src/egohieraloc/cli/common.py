@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from egohieraloc.config import SearchConfig
 from egohieraloc.errors import QueryError
-from egohieraloc.localize import Localizer, LocalizerConfig
 from egohieraloc.query import Query, parse_box
 from egohieraloc.video.reader import Video
+
+if TYPE_CHECKING:
+    from egohieraloc.localize import Localizer
 
 Model = Annotated[str, typer.Option(help="Name of shipped weights, or a .safetensors file.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps ...; chosen by itself unless given.")]
@@ -30,6 +32,8 @@ def build_localizer(
     model: str, device: str | None, settings: list[str] | None, fps: str, cache: Path | None
 ) -> Localizer:
     """A Localizer from the common options."""
+    from egohieraloc.localize import Localizer, LocalizerConfig
+
     rate = None if fps == "native" else _number(fps)
     config = LocalizerConfig(search=SearchConfig(fps=rate))
     return Localizer.from_pretrained(
@@ -45,9 +49,7 @@ def read_query(
     if image is not None:
         return Query.from_image(image, box=region, mask=mask, seen_at_s=at)
     if at is None or region is None:
-        raise QueryError(
-            "Say what to look for: --query PICTURE, or --at SECONDS together with --box x,y,w,h."
-        )
+        raise QueryError("Say what to look for: --query IMAGE, or --at SECONDS together with --box x,y,w,h.")
     frame = video.frame_at(at)
     return Query.from_image(frame.rgb, box=region, mask=mask, seen_at_s=frame.time_s)
 

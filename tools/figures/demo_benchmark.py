@@ -1,8 +1,8 @@
 """The bundled demo clip in the formats of the benchmarks, so that `eval` and `figure` can be tried on it.
 
-    python examples/figures/demo_benchmark.py --out demo_benchmark
+    python tools/figures/demo_benchmark.py --out demo_benchmark
 
-VQ2D and VQ3D: the teddy bear is asked for at three times. TREK-150: each appearance is a sequence.
+VQ2D and VQ3D: the teddy bear is the query at three times. TREK-150: each appearance is a sequence.
 Every number comes from the clip's exact truth.
 """
 

@@ -1,9 +1,9 @@
-"""Makes the demo: a rendered walk through a furnished room, a picture of one thing in it, and the truth.
+"""Makes the demo: a rendered walk through a furnished room, an image of one object in it, and the truth.
 
 Needs Debian's blender, python3-numpy, sweethome3d-furniture, libegl1 and libgl1-mesa-dri, and besides this
 package moderngl from PyPI.
 
-    python examples/demo_clip/make_clip.py --out src/egohieraloc/demo --work /tmp/demo_clip
+    python tools/demo_clip/make_clip.py --out src/egohieraloc/demo --work /tmp/demo_clip
 
 `--depth DIR` also writes the true depth of every sample (16-bit PNG, millimetres along the optical axis).
 All seeds are fixed, but Blender may cut a few triangles differently from run to run.
@@ -59,7 +59,7 @@ def blender(option: str, path: Path, *, samples: int) -> None:
 
 
 def frames(renderer: Renderer, folder: Path) -> Iterator[NDArray[np.uint8]]:
-    """The frames of the clip, BGR, kept as pictures in `folder`."""
+    """The frames of the clip, BGR, kept as images in `folder`."""
     for number, time_s in enumerate(walk.times_s()):
         path = folder / f"{number:05d}.png"
         if not path.exists():

@@ -10,7 +10,7 @@ import walk
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-SUBFRAMES = 5  # pictures averaged into one frame
+SUBFRAMES = 5  # images averaged into one frame
 SHUTTER_S = 0.3 / walk.FPS
 NEAR_M, FAR_M = 0.05, 20.0
 SRGB8_ALPHA8 = 0x8C43
@@ -155,7 +155,7 @@ class Renderer:
 def clip_from_world(
     pose: NDArray[np.float64], size: tuple[int, int], shift=(0.0, 0.0)
 ) -> NDArray[np.float64]:
-    """OpenGL's matrix for a pinhole camera whose axis meets the middle of a picture of this size."""
+    """OpenGL's matrix for a pinhole camera whose axis meets the middle of an image of this size."""
     projection = np.zeros((4, 4))
     projection[0, 0] = 2 * walk.FOCAL_PX / size[0]
     projection[1, 1] = -2 * walk.FOCAL_PX / size[1]

@@ -79,7 +79,7 @@ def export(thing: bpy.types.Object, light: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def write(path: Path, parts: list[dict[str, np.ndarray]]) -> None:
-    """All triangles, the target's last, their colours, and the pictures they show."""
+    """All triangles, the target's last, their colours, and the images they show."""
     arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     names, arrays["paint"] = np.unique(arrays["paint"], return_inverse=True)
     paints = [bpy.data.materials[name] for name in names]

@@ -1,4 +1,4 @@
-"""Pictures for floor, walls, rug, paintings and book spines, made from noise. sRGB floats (H, W, 3).
+"""Images for floor, walls, rug, paintings and book spines, made from noise. sRGB floats (H, W, 3).
 
 Nothing repeats: a wall that repeats itself would look alike in two places to feature matching.
 """

@@ -219,7 +219,7 @@ def refine(thing: bpy.types.Object) -> None:
 def panel(
     name: str, corner: Colour, right: Colour, up: Colour, picture: textures.Picture, *, glow: float = 0
 ) -> bpy.types.Object:
-    """A rectangle that shows a picture, from its lower left corner; seen from where `right` is right."""
+    """A rectangle that shows an image, from its lower left corner; seen from where `right` is right."""
     a, b, c = (np.array(v, float) for v in (corner, right, up))
     thing = _mesh(name, [a, a + b, a + b + c, a + c], [(0, 1, 2, 3)], picture_material(name, picture, glow))
     thing["panel"] = True
@@ -266,7 +266,7 @@ def picture_material(name: str, picture: textures.Picture, glow: float = 0) -> b
 
 
 def from_import(imported: bpy.types.Material, tint: Colour) -> bpy.types.Material:
-    """The same colour or picture as an imported material, in our own shader."""
+    """The same colour or image as an imported material, in our own shader."""
     shader = next(n for n in imported.node_tree.nodes if n.type == "BSDF_PRINCIPLED")
     links = shader.inputs["Base Color"].links
     image = links[0].from_node.image if links else None
