@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 from egohieraloc.config import FusionConfig
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.gsjc import (
-    View,
+    ObjectView,
     baseline_factor,
     depth_factor,
     fuse,
@@ -37,7 +37,7 @@ def look_at(center: np.ndarray, target: np.ndarray) -> CameraPose:
 
 def make_views(
     count: int = 8, spread_deg: float = 40.0, camera: Camera = CAMERA, **values: float
-) -> list[View]:
+) -> list[ObjectView]:
     """Cameras on an arc around the object, which they see exactly and off the centre of the image."""
     views = []
     for i, angle in enumerate(np.radians(np.linspace(-spread_deg / 2, spread_deg / 2, count))):
@@ -46,11 +46,13 @@ def make_views(
         in_camera = pose.to_cam(TARGET)
         fields = {"pixel_error": 4.0, "diagonal_px": 60.0, "semantic": 0.9, "depth_error": 0.1}
         fields |= {"depth_variance": 0.01} | values
-        views.append(View(i, camera, pose, camera.project(in_camera)[0], depth=float(in_camera[2]), **fields))
+        views.append(
+            ObjectView(i, camera, pose, camera.project(in_camera)[0], depth=float(in_camera[2]), **fields)
+        )
     return views
 
 
-def weights(views: list[View], config: FusionConfig) -> np.ndarray:
+def weights(views: list[ObjectView], config: FusionConfig) -> np.ndarray:
     fused = fuse(views, config)
     assert fused is not None
     return np.array([view.weight for view in fused.views])

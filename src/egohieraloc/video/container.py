@@ -145,7 +145,7 @@ class Container:
 def format_name(path: Path) -> str:
     """FFmpeg's name of a file's format, such as `matroska,webm`."""
     with _opened(path) as (container, _):
-        return container.format.name
+        return str(container.format.name)
 
 
 @dataclass(frozen=True, eq=False)
