@@ -255,6 +255,34 @@ def test_covariance_tells_the_size_and_the_direction_of_the_error():
     assert values[2] > 4 * values[1]
 
 
+def test_depths_that_scatter_inflate_the_covariance():
+    """Two depths straight ahead, `scatter` errors before and behind the truth: a known variance in depth.
+
+    Within their error it is that of one depth (depths of one track count as one measurement). Beyond, it
+    follows what is seen, not what is claimed: scatter^2 / 6, so twice the scatter is four times as much.
+    """
+    pose = look_at(TARGET - [0, 0, 3.0], TARGET)
+    view = replace(make_views(1)[0], pose=pose, pixel=np.array(CAMERA.principal_point), depth_error=0.02)
+    for scatter, variance in ((1.0, 1.0), (6.0, 6.0), (12.0, 24.0)):
+        fused = fuse([replace(view, depth=3 + sign * scatter * 0.02) for sign in (-1, 1)])
+        assert fused.covariance[2, 2] == pytest.approx(variance * 0.02**2, rel=1e-6)
+
+
+@pytest.mark.parametrize("claimed_px", [0.5, 2.0])
+def test_rays_that_scatter_inflate_the_covariance(claimed_px):
+    """Twice the scatter is four times the covariance, whatever error the centres claim."""
+    shift = np.random.default_rng(0).normal(size=(12, 2))
+    found = {}
+    for scatter_px in (0.0, 4.0, 8.0):
+        views = [
+            replace(view, pixel=view.pixel + scatter_px * s, pixel_error=claimed_px, depth=None)
+            for view, s in zip(make_views(12, 60.0), shift, strict=True)
+        ]
+        found[scatter_px] = np.trace(fuse(views, FusionConfig(**OFF)).covariance)
+    assert found[4.0] > 1.5 * found[0.0]
+    assert found[8.0] == pytest.approx(4 * found[4.0], rel=0.1)
+
+
 def test_wide_views_are_worth_more_than_narrow_ones():
     assert np.trace(fuse(make_views(8, 60.0)).covariance) < np.trace(fuse(make_views(8, 5.0)).covariance)
 

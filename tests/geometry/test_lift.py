@@ -95,6 +95,36 @@ def test_depth_of_the_object_not_of_the_rim():
     np.testing.assert_allclose(plane.point_world, [(24 - 32) / 50 * 2, (16 - 24) / 50 * 2, 2])
 
 
+def test_errors_of_a_view_are_known_in_full():
+    """A quarter of the depths at 1.9, a half at 2, a quarter at 2.1: the median is 2, the MAD 0.05."""
+    depth = np.full((48, 64), 2.0, np.float32)
+    depth[::2, ::2], depth[1::2, 1::2] = 1.9, 2.1
+    deviation = 1.4826 * 0.05
+    size = 16 * 2 / 50
+    view = lift(prediction(), CAMERA, POSE, DEFAULT, depth_map=DepthMap(depth, DepthUnit.SFM))
+    assert view.depth == pytest.approx(2 + 0.2 * size)
+    assert view.depth_variance == pytest.approx((deviation / 2) ** 2, rel=1e-5)
+    wanted = np.linalg.norm([deviation / 2, 0.05 * 2, 0.3 * size])
+    assert view.depth_error == pytest.approx(wanted, rel=1e-5)
+    assert view.diagonal_px == pytest.approx(16 * np.sqrt(2))
+    assert view.pixel_error == pytest.approx(np.hypot(1, 0.08 * 16 * np.sqrt(2)))
+    assert (view.semantic, view.frame_index) == (0.8, 0)
+
+
+def test_spread_is_the_standard_deviation_of_the_depth():
+    """Normal noise of 0.1 around 2: both forms find it, and the paper's adds 5 % of the depth."""
+    noise = np.random.default_rng(0).normal(2, 0.1, (480, 640)).astype(np.float32)
+    large = Camera("PINHOLE", 640, 480, (500.0, 500.0, 320.0, 240.0))
+    whole = prediction(box=Box(2, 2, 638, 478), mask=np.ones((238, 318), bool))
+    found, literal = (
+        lift(whole, large, POSE, config, depth_map=DepthMap(noise, DepthUnit.SFM))
+        for config in (DEFAULT, LITERAL)
+    )
+    assert found.depth_variance == pytest.approx((0.1 / 2) ** 2, rel=0.02)
+    assert literal.depth_variance == pytest.approx(0.1**2, rel=0.02)
+    assert literal.depth_error == pytest.approx(np.hypot(0.1, 0.05 * 2), rel=0.02)
+
+
 def test_confidence_weighs_the_depth():
     depth = np.full((48, 64), 2.0, np.float32)
     depth[:, 24:] = 4.0

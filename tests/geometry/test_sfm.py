@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pycolmap
 import pytest
-from box_world import Shot, object_box, object_center, walk
+from box_world import Shot, object_box, object_center, ring, walk
 
 from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError, OutputError
 from egohieraloc.geometry import sfm
 from egohieraloc.geometry import sfm_process as module
-from egohieraloc.geometry.align import align_to_positions
+from egohieraloc.geometry.align import align_to_positions, fit_sim3
 from egohieraloc.geometry.camera import Camera
 from egohieraloc.geometry.place import place
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
@@ -89,6 +89,29 @@ def test_a_rendered_walk_is_posed_and_its_object_is_placed(tmp_path):
     (tmp_path / "walk.npz").write_bytes(b"damaged")
     with pytest.raises(AssertionError, match="were read"):
         reconstruct(must_not_be_read(), tmp_path / "walk.npz", config=QUICK)
+
+
+def path_error(found: Reconstruction | NotLocalized, shots: list[Shot]) -> float:
+    """Root mean square distance of all camera centres from the true ones after the best Sim3."""
+    assert isinstance(found, Reconstruction), found
+    assert found.num_posed == len(shots)
+    source = np.array([found.poses[shot.frame.index].center_world for shot in shots])
+    target = np.array([shot.pose.center_world for shot in shots])
+    return float(np.sqrt(((fit_sim3(source, target).points(source) - target) ** 2).sum(1).mean()))
+
+
+def test_a_walk_that_returns_needs_its_loop(tmp_path):
+    """A turn and a fifth, each frame matched with the next two: without frames that look alike it drifts."""
+    shots = ring(40, turns=1.2)
+    error = {}
+    for loops in (4, 0):
+        config = SfmConfig(max_features=300, num_threads=1, overlap=2, loop_neighbours=loops)
+        found = reconstruct(
+            [s.frame for s in shots], tmp_path / f"{loops}.npz", config=config, focal_px=280.0
+        )
+        error[loops] = path_error(found, shots)
+    assert error[4] < 0.01  # of a circle with radius 0.9
+    assert error[0] > 4 * error[4]
 
 
 @pytest.mark.slow
@@ -237,9 +260,12 @@ def test_killed_from_outside_in_the_middle(tmp_path, monkeypatch):
     """The real process, killed while it works."""
     started: list[subprocess.Popen] = []
     start = subprocess.Popen
-    monkeypatch.setattr(
-        module.subprocess, "Popen", lambda *a, **o: started.append(start(*a, **o)) or started[0]
-    )
+
+    def popen(command: list[str], **options: object) -> subprocess.Popen:
+        started.append(start(command, **options))
+        return started[0]
+
+    monkeypatch.setattr(module.subprocess, "Popen", popen)
     answer = reconstruct(
         [shot.frame for shot in walk(8)],
         tmp_path / "killed.npz",
