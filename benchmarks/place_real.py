@@ -157,16 +157,16 @@ def given_track(instance: dict) -> Track:
 
 
 def own_tracks(objects: list[dict], data: Path, localizer: Localizer) -> list[Track]:
-    """Our answers, asked with the box of an earlier frame of the walk."""
+    """Our own answers to queries from an earlier frame of the walk."""
     video, tracks = Video.open(data / "rgb", folder_fps=FRAMES_PER_S), []
     for instance in objects:
-        asked = instance["query"]
-        query = Query.from_frame(video, index=asked["frame"], box=our_box(asked["box"]))
+        shown_at = instance["query"]
+        query = Query.from_frame(video, index=shown_at["frame"], box=our_box(shown_at["box"]))
         track = localizer.locate(query, video).track
         found = track.predictions if isinstance(track, ResponseTrack) else ()
         inside = [shown(instance, prediction.frame_index) for prediction in found]
         span = f"{found[0].frame_index} to {found[-1].frame_index}" if found else "nowhere"
-        print(f"{instance['id']}: seen in frames {span}, {sum(inside)} of {len(inside)} truly show it")
+        print(f"{instance['id']}: seen in frames {span}, {sum(inside)} of {len(inside)} show it")
         tracks.append(tuple(found))
     return tracks
 

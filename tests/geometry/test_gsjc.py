@@ -303,7 +303,7 @@ def test_rays_that_scatter_more_than_they_claim_count_less_than_depth():
             for v in make_views(8, 15.0)
         ]
         errors.append(np.linalg.norm(fuse(views).point_world - TARGET))
-    assert np.mean(errors) < 0.2  # 0.3 if their claim is believed
+    assert np.mean(errors) < 0.2  # 0.3 if the claimed error is used
 
 
 def test_a_view_that_disagrees_counts_less_even_without_the_reprojection_factor():

@@ -193,7 +193,7 @@ def test_images_without_features_are_a_reason_not_a_crash(tmp_path):
     assert answer.num_frames == 4
 
 
-def test_two_that_ask_at_once_take_turns(tmp_path, monkeypatch):
+def test_two_processes_with_one_file_take_turns(tmp_path, monkeypatch):
     log = tmp_path / "log"
     note = f"print(word, file=open({str(log)!r}, 'a'))"
     replace_process(
@@ -201,10 +201,10 @@ def test_two_that_ask_at_once_take_turns(tmp_path, monkeypatch):
         f"import time\nfor word in ('begins', 'ends'):\n    {note}\n    time.sleep(0.3)",
     )
     with ThreadPoolExecutor(2) as pool:
-        asked = [
+        runs = [
             pool.submit(reconstruct, blank_frames(), tmp_path / "both.npz", config=QUICK) for _ in range(2)
         ]
-        assert all(isinstance(answer.result(), NotLocalized) for answer in asked)
+        assert all(isinstance(answer.result(), NotLocalized) for answer in runs)
     assert log.read_text().split() == ["begins", "ends"] * 2
 
 

@@ -116,7 +116,7 @@ def lift(
         diagonal_px=diagonal,
         semantic=semantic_score(prediction, fusion),
     )
-    looks_aside = not camera.rays(view.pixel)[0, 2] > _MIN_FORWARD  # a fisheye may: depth along z is no help
+    looks_aside = not camera.rays(view.pixel)[0, 2] > _MIN_FORWARD  # with a fisheye
     return view if surface is None or looks_aside else _with_depth(view, surface, box, fusion)
 
 
