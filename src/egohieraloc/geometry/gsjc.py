@@ -126,13 +126,12 @@ def baseline_factor(rays_world: Floats, *, literal: bool, floor: float) -> Float
     return np.clip(sine / median, floor, 1.0)
 
 
-def geometric_median(points: Floats, weights: Floats | None = None) -> Floats:
+def geometric_median(points: Floats) -> Floats:
     """The point (3,) with the least sum of distances to points (N, 3): up to half of them may be outliers."""
-    share = np.ones(len(points)) if weights is None else weights
     guess = np.median(points, axis=0)
     tiny = 1e-9 * (1 + float(np.abs(points).max()))
     for _ in range(200):
-        pull = share / np.maximum(np.linalg.norm(points - guess, axis=1), tiny)
+        pull = 1 / np.maximum(np.linalg.norm(points - guess, axis=1), tiny)
         nearer = pull @ points / pull.sum()
         if np.linalg.norm(nearer - guess) < tiny:
             break
