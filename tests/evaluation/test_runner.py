@@ -93,6 +93,20 @@ def test_a_finished_run_has_nothing_left_to_do(tree, whole, tmp_path):
         run_benchmark(tree[1], finder, out, about=ABOUT)
 
 
+def test_progress_counts_answers_those_of_an_earlier_run_too(tree, whole, tmp_path):
+    out, seen = tmp_path / "run.jsonl", []
+    lines = whole.read_text().splitlines(keepends=True)
+    out.with_name("run.jsonl.unfinished").write_text("".join(lines[:5]))
+    finder = ColourFinder(tree[2], tmp_path / "opened")
+    execution = Execution(resume=True)
+    run_benchmark(
+        tree[1], finder, out, about=ABOUT, execution=execution, progress=lambda *step: seen.append(step)
+    )
+    assert seen[0] == ("vq2d", 4, 10)
+    assert seen[-1] == ("vq2d", 10, 10)
+    assert [done for _, done, _ in seen] == sorted({done for _, done, _ in seen})
+
+
 def test_workers_give_the_same_file(tree, whole, tmp_path):
     out = tmp_path / "run.jsonl"
     run_benchmark(

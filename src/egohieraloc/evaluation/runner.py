@@ -1,7 +1,7 @@
 """Run a system over a benchmark: its answers go to a prediction file, which is then scored.
 
 A clip is opened once (and encoded once) however many queries it has. Every answer is on disk before the next
-query is asked, so a run that was stopped can be resumed and ends with the same file.
+query is answered, so a run that was stopped can be resumed and ends with the same file.
 """
 
 from __future__ import annotations

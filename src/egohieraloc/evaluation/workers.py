@@ -97,7 +97,7 @@ def _work(connection: Connection, open_clip: OpenClip) -> None:
 def answer_on_ray(
     clips: Sequence[ClipQueries[HasKey]], open_clip: OpenClip, address: str
 ) -> Generator[Answer, None, None]:
-    """Ray repeats the clip of a worker that died, a few times; answers received already do not come again."""
+    """On a Ray cluster, which retries the clip of a worker that died; answers received are not repeated."""
     try:
         import ray
     except ImportError as error:
