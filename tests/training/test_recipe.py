@@ -16,8 +16,8 @@ from egohieraloc.models.weights import load_weights, save_weights
 from egohieraloc.settings import override
 from egohieraloc.training import recipe as module
 from egohieraloc.training.composer.packs import Packs
-from egohieraloc.training.loop import OptimConfig
 from egohieraloc.training.losses import PAPER
+from egohieraloc.training.optim import OptimConfig
 from egohieraloc.training.recipe import build_network, read_recipe, run_recipe
 from tiny_packs import tiny_packs
 
