@@ -19,14 +19,8 @@ from egohieraloc.config import preset
 from egohieraloc.settings import override
 from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.packs import read_packs
-from egohieraloc.training.loop import (
-    ClipObjective,
-    build_optimizer,
-    freeze_norms,
-    freeze_parameters,
-    join_processes,
-    train_step,
-)
+from egohieraloc.training.loop import ClipObjective, join_processes, train_step
+from egohieraloc.training.optim import build_optimizer, freeze_norms, freeze_parameters
 from egohieraloc.training.recipe import Recipe, build_network, clip_source
 
 BLOCKS = 3

@@ -17,7 +17,8 @@ from egohieraloc.training import loop
 from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.cuda_graph import WARM_UP, GraphedComposer
-from egohieraloc.training.loop import OptimConfig, Run, train
+from egohieraloc.training.loop import Run, train
+from egohieraloc.training.optim import OptimConfig
 from tiny_packs import small_config, tiny_packs
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

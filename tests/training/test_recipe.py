@@ -1,4 +1,4 @@
-"""Recipes: read, overridden, run."""
+"""Reading, overriding and running recipes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from egohieraloc.models.weights import load_weights, save_weights
 from egohieraloc.settings import override
 from egohieraloc.training import recipe as module
 from egohieraloc.training.composer.packs import Packs
-from egohieraloc.training.loop import OptimConfig
 from egohieraloc.training.losses import PAPER
+from egohieraloc.training.optim import OptimConfig
 from egohieraloc.training.recipe import build_network, read_recipe, run_recipe
 from tiny_packs import tiny_packs
 
@@ -54,7 +54,7 @@ def test_a_recipe_builds_on_its_preset(tmp_path: Path) -> None:
     assert (recipe.optim.steps, recipe.optim.warmup) == (2, OptimConfig().warmup)
 
 
-def test_words_override_the_file_and_the_preset_too(tmp_path: Path) -> None:
+def test_words_override_the_file_and_the_preset(tmp_path: Path) -> None:
     path = write(tmp_path, TINY)
     assert read_recipe(path, ["optim.steps=7"]).optim.steps == 7
     other = read_recipe(path, ["preset=base", "network.qam.decay=0.2"])
@@ -77,7 +77,7 @@ def test_bad_recipes(tmp_path: Path, text: str, message: str) -> None:
         read_recipe(write(tmp_path, text))
 
 
-def test_a_recipe_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_recipe(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"Cannot read the recipe .*gone.toml"):
         read_recipe(tmp_path / "gone.toml")
 
@@ -115,7 +115,7 @@ def test_the_same_seed_builds_the_same_network(tmp_path: Path) -> None:
     assert not torch.equal(one.ram.cell.weight, different.ram.cell.weight)
 
 
-def test_a_network_is_trained_further(tmp_path: Path) -> None:
+def test_training_continues_from_a_weights_file(tmp_path: Path) -> None:
     recipe = read_recipe(write(tmp_path, TINY))
     trained = build_network(override(recipe, ["optim.seed=5"]))
     save_weights(tmp_path / "trained.safetensors", trained)

@@ -41,7 +41,7 @@ def train(
     recipe = read_recipe(config, settings or [])
     if preview:
         write_contact_sheet(out, sample_clips(recipe, data, publishable=publishable))
-        print(f"Wrote {out / 'contact_sheet.png'} and an overview beside it.")
+        print(f"Wrote {out / 'contact_sheet.png'} and a smaller overview, contact_sheet.jpg.")
         return
     state = run_recipe(recipe, data, out, resume=resume, minutes=minutes)
     print(f"Stopped after step {state.step} of {recipe.optim.steps}; weights are in {out}.")

@@ -18,7 +18,7 @@ from egohieraloc.files import atomic_path
 from egohieraloc.models.backbone import Backbone
 from egohieraloc.training.composer.random_numbers import RandomNumbers
 from egohieraloc.training.composer.render import chain, rotation, scaling, translation
-from egohieraloc.training.loop import OptimConfig, learning_rate_factor
+from egohieraloc.training.optim import OptimConfig, learning_rate_factor
 
 
 @dataclass(frozen=True, kw_only=True)

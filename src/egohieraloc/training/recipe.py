@@ -29,8 +29,9 @@ from egohieraloc.training.cuda_graph import GraphedComposer
 from egohieraloc.training.footage.clips import FootageClips
 from egohieraloc.training.footage.footage import FootageConfig
 from egohieraloc.training.footage.loading import LoadedClips, open_footage
-from egohieraloc.training.loop import ClipSource, OptimConfig, Run, join_processes, train
+from egohieraloc.training.loop import ClipSource, Run, join_processes, train
 from egohieraloc.training.losses import LossWeights
+from egohieraloc.training.optim import OptimConfig
 from egohieraloc.training.validate import (
     AnswerQueries,
     Validation,

@@ -78,7 +78,7 @@ def composed_answers(halves: Halves) -> AnswerQueries:
 
 
 def ego4d_answers(annotations: Path, folder: Path, queries: int) -> AnswerQueries:
-    """Answer about so many queries of Ego4D-VQ, in clips spread evenly over the annotation file."""
+    """Answer about this many queries of Ego4D-VQ, in clips spread evenly over the annotation file."""
     clips = _spread_clips(annotations, folder, queries)
 
     def answer(localizer: Localizer) -> Answers:

@@ -1,3 +1,5 @@
+"""Image degradations: compression like JPEG's, and blur and colour of known strength."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -29,7 +31,7 @@ def spread(image: torch.Tensor, axis: int) -> float:
     return float(((profile * (place - mean) ** 2).sum() / profile.sum()).sqrt())
 
 
-def test_the_codec_is_that_of_jpeg() -> None:
+def test_the_codec_quantises_like_jpeg() -> None:
     grey = torch.rand(1, 1, 16, 24, generator=torch.Generator().manual_seed(0)).expand(-1, 3, -1, -1)
     ours = Codec(torch.device("cpu"))(grey, torch.tensor([2.0]))[0, 0].numpy()
     steps = 2 * np.array(_LUMA) / 255
@@ -54,7 +56,7 @@ def test_grading_with_ones_changes_nothing() -> None:
     torch.testing.assert_close(grade(image, torch.ones(2, 3), one, one, one), image)
 
 
-def test_grading_does_what_it_says() -> None:
+def test_gain_gamma_contrast_and_saturation() -> None:
     image = torch.tensor([0.2, 0.4, 0.6])[None, :, None, None].expand(1, 3, 2, 2)
     one = torch.ones(1)
     brighter = grade(image, torch.tensor([[2.0, 1.0, 0.5]]), one, one, one)
@@ -67,7 +69,7 @@ def test_grading_does_what_it_says() -> None:
     torch.testing.assert_close(grey[0, :, 0, 0], torch.full((3,), 0.4))
 
 
-def test_defocus_has_its_sigma_and_keeps_the_light() -> None:
+def test_gaussian_blur_has_its_sigma_and_keeps_the_brightness() -> None:
     image = spot()
     sharp, blurred = (
         image.repeat(2, 1, 1, 1),
@@ -79,7 +81,7 @@ def test_defocus_has_its_sigma_and_keeps_the_light() -> None:
     assert abs(extra - 1.5) < 0.05
 
 
-def test_motion_blur_runs_along_its_way_and_stays_centred() -> None:
+def test_motion_blur_is_along_the_motion_and_centred() -> None:
     image = spot()
     length = 16.0
     blurred = motion_blur(image, torch.tensor([[length * 2 / 64, 0.0]]), torch.zeros(1))
@@ -89,7 +91,7 @@ def test_motion_blur_runs_along_its_way_and_stays_centred() -> None:
     assert spread(blurred, 0) < 1
 
 
-def test_a_turning_camera_blurs_the_border_not_the_centre() -> None:
+def test_a_rotating_camera_blurs_the_border_not_the_centre() -> None:
     image = torch.zeros(1, 3, 64, 64)
     image[..., ::8] = 1
     blurred = motion_blur(image, torch.zeros(1, 2), torch.tensor([0.3]))
@@ -97,7 +99,7 @@ def test_a_turning_camera_blurs_the_border_not_the_centre() -> None:
     assert change[28:36, 28:36].mean() < 0.3 * change[:8].mean()
 
 
-def test_coarse_images_keep_their_mean() -> None:
+def test_downscaled_images_keep_their_mean() -> None:
     image = torch.rand(1, 3, 64, 64)
     small = downscale(image, 16)
     assert small.shape == (1, 3, 16, 16)

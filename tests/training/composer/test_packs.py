@@ -1,3 +1,5 @@
+"""Reading packs: splits by name, near duplicates, limits, and clear errors for broken files."""
+
 from __future__ import annotations
 
 import io
@@ -40,7 +42,7 @@ def write_tar(path: Path, members: dict[str, bytes]) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Photo k is all of grey 3 k, upright images 192 wide; sprite k has k + 1 in red."""
+    """Photo k is a uniform grey of 3 k, every second one 192 px wide; sprite k has the red value k + 1."""
     (tmp_path / "photos").mkdir()
     (tmp_path / "sprites").mkdir()
     write_tar(
@@ -89,7 +91,7 @@ def reds(packs: Packs) -> list[int]:
     return packs.sprites[:, 0, 96, 96, 0].tolist()
 
 
-def test_photos_are_split_by_name_once_and_for_all(folder: Path) -> None:
+def test_photos_are_split_by_name(folder: Path) -> None:
     train, val = read_packs(folder), read_packs(folder, split="val")
     expected = {k for k, name in enumerate(PHOTOS) if is_validation_photo(name)}
     assert 0 < len(expected) < 10
@@ -106,7 +108,7 @@ def test_one_object_in_twelve_is_kept_for_validation_with_its_near_duplicates(fo
     assert 60 < len(validation_objects(names, [])) < 140
 
 
-def test_held_out_objects_lose_the_twins_of_training_ones(folder: Path) -> None:
+def test_held_out_objects_exclude_near_duplicates_of_training_objects(folder: Path) -> None:
     packs = read_packs(folder, split="heldout")
     assert reds(packs) == [8]
     assert greys(packs) == greys(read_packs(folder, split="val"))
@@ -116,7 +118,7 @@ def test_near_duplicates_share_an_id(folder: Path) -> None:
     assert read_packs(folder).sprite_id.tolist() == [0, 1, 0, 3]
 
 
-def test_ids_join_through_others() -> None:
+def test_ids_of_indirectly_connected_objects_are_equal() -> None:
     pairs = [("c", "d"), ("a", "b"), ("b", "d"), ("a", "elsewhere")]
     assert object_ids(["a", "b", "c", "d", "e"], pairs).tolist() == [0, 0, 0, 0, 4]
 
@@ -128,7 +130,7 @@ def test_publishable_keeps_grocery_images_only(folder: Path) -> None:
     assert len(packs.sprites) == 4
 
 
-def test_masks_stand_on_their_photo(folder: Path) -> None:
+def test_masks_belong_to_their_photo(folder: Path) -> None:
     packs = read_packs(folder)
     assert len(packs.mask_photo) == len(packs.photos)
     assert torch.equal(packs.mask_photo.sort().values, torch.arange(len(packs.photos)))
@@ -150,7 +152,7 @@ def test_sprites_are_centred_with_their_directions(folder: Path) -> None:
     torch.testing.assert_close(packs.sprite_direction[0], expected, atol=1e-6, rtol=0)
 
 
-def test_limit_reads_a_few(folder: Path) -> None:
+def test_limit(folder: Path) -> None:
     packs = read_packs(folder, limit=2)
     assert (len(packs.photos), len(packs.sprites)) == (2, 2)
     with pytest.raises(DataError, match="higher limit"):
@@ -164,7 +166,7 @@ def test_a_missing_file_is_named(folder: Path, missing: str) -> None:
         read_packs(folder)
 
 
-def test_broken_files_are_refused(folder: Path) -> None:
+def test_broken_files_are_rejected(folder: Path) -> None:
     archive = folder / "photos/images_0.tar"
     archive.write_bytes(b"no tar at all")
     with pytest.raises(DataError, match="Cannot read"):
@@ -183,7 +185,7 @@ def test_sprites_must_be_small_and_have_alpha(folder: Path) -> None:
         read_packs(folder, limit=1)
 
 
-def test_a_broken_list_of_near_duplicates_is_refused(folder: Path) -> None:
+def test_a_broken_list_of_near_duplicates_is_rejected(folder: Path) -> None:
     (folder / "sprites/near_duplicates.tsv").write_text("header\nonly one\n")
     with pytest.raises(DataError, match="near_duplicates"):
         read_packs(folder)

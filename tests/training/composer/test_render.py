@@ -1,3 +1,5 @@
+"""Homographies, lenses, windows and mipmapped textures."""
+
 from __future__ import annotations
 
 import pytest
@@ -71,7 +73,7 @@ def test_distort_undoes_undistort(lens: float) -> None:
     torch.testing.assert_close(distort(undistort(points, k), k), points, atol=2e-4, rtol=0)
 
 
-def test_a_window_is_a_part_of_the_canvas() -> None:
+def test_points_of_a_window_are_those_of_the_canvas() -> None:
     whole = dense(window_points(torch.zeros(1, 2), 64, 64))
     assert whole[0, 0, 0].tolist() == pytest.approx([-1 + 1 / 64, -1 + 1 / 64])
     part = dense(window_points(torch.tensor([[7.0, 20.0]]), 32, 64))
