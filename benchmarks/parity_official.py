@@ -116,7 +116,7 @@ def compare_egotracks(folder: Path, random: np.random.Generator, count: int) -> 
     with contextlib.redirect_stderr(io.StringIO()):
         curves = official.compute_precision_and_recall(scores, boxes, truths)
     f_score, precision, recall = official.compute_f_score(*curves)
-    ours = egotracks.report(queries, answers, lengths)
+    ours = egotracks.report_egotracks(queries, answers, lengths)
     return worst_of(
         {
             "F": (ours.by_sequence.f_score, f_score),
@@ -151,7 +151,7 @@ def compare_trek150(folder: Path, random: np.random.Generator, count: int) -> fl
         worst = 0.0
         for protocol in PROTOCOLS:
             boxes = trek150.read_trek150_predictions(results / "ours", sequences, protocol)
-            ours = trek150.report(sequences, protocol, boxes).overall
+            ours = trek150.report_trek150(sequences, protocol, boxes).overall
             with contextlib.redirect_stdout(io.StringIO()):
                 theirs = getattr(experiment, f"report_{protocol}")(["ours"])["ours"]["overall"]
             pairs = {

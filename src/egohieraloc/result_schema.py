@@ -1,12 +1,14 @@
 """The schema of `result.json`: the one form of an answer that every view and every other program reads.
 
-`schema()` is its JSON Schema, kept in docs/result.schema.json. A change that an older reader cannot bear
-raises `VERSION`. Boxes are x1, y1, x2, y2 in pixels of the original frame, half-open; times are seconds of
-the video; `frame` is a number in the file, `sample` counts the frames that were searched.
+`python -m egohieraloc.result_schema` prints its JSON Schema, which is docs/result.schema.json. A change that
+an older reader cannot bear raises `VERSION`. Boxes are x1, y1, x2, y2 in pixels of the original frame,
+half-open; times are seconds of the video; `frame` is a number in the file, `sample` counts the frames that
+were searched.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -190,3 +192,7 @@ class ResultDocument(Part):
 def schema() -> dict[str, Any]:
     """JSON Schema of result.json."""
     return ResultDocument.model_json_schema()
+
+
+if __name__ == "__main__":
+    print(json.dumps(schema(), indent=1))

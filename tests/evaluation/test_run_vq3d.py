@@ -12,7 +12,7 @@ from egohieraloc.cli.eval import app
 from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation.predictions import TrackAnswer, read_places, write_own
-from egohieraloc.evaluation.run_vq3d import found_from_track
+from egohieraloc.evaluation.run_vq3d import appearance_from_track
 from egohieraloc.geometry.camera import Camera, CameraPose
 
 LENS = {"f": 60.0, "cx": 48.0, "cy": 32.0, "k1": 0.02, "k2": 0.0}
@@ -123,7 +123,7 @@ def test_boxes_lead_to_the_point_and_the_camera_that_asks(world):
 
 def test_a_split_is_chosen_in_both_files(world):
     assert world.lift("--split", "val")[0].reason == ""
-    call(*world.words("o", "--tracks", world.tracks, "--split", "test"), fails="There is no query to ask")
+    call(*world.words("o", "--tracks", world.tracks, "--split", "test"), fails="There are no queries")
 
 
 def test_tracks_of_other_queries_are_refused(world):
@@ -207,8 +207,8 @@ def test_one_source_of_tracks_is_wanted(world):
 def test_scores_of_frames_are_kept_where_there_are_some():
     track = Track.from_boxes([5, 6], [(0, 0, 2, 2), (1, 0, 3, 2)])
     key = QueryKey("c", "a", "1")
-    plain = found_from_track(TrackAnswer(key, track, 0.2), 5.0).predictions
+    plain = appearance_from_track(TrackAnswer(key, track, 0.2), 5.0).predictions
     assert [(p.frame_index, p.time_s, p.score) for p in plain] == [(5, 1.0, 1.0), (6, 1.2, 1.0)]
-    scored = found_from_track(TrackAnswer(key, track, 0.2, frame_scores=np.array([0.3, 7.0])), 5.0)
+    scored = appearance_from_track(TrackAnswer(key, track, 0.2, frame_scores=np.array([0.3, 7.0])), 5.0)
     assert [p.score for p in scored.predictions] == [0.3, 1.0]
-    assert found_from_track(None, 5.0).predictions == ()
+    assert appearance_from_track(None, 5.0).predictions == ()

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_packs import tiny_packs
 
 from egohieraloc.config import PRESETS, preset
 from egohieraloc.errors import ConfigError, MissingExtraError
@@ -20,6 +19,7 @@ from egohieraloc.training.composer.packs import Packs
 from egohieraloc.training.loop import OptimConfig
 from egohieraloc.training.losses import PAPER
 from egohieraloc.training.recipe import build_network, read_recipe, run_recipe
+from tiny_packs import tiny_packs
 
 TINY = """
 preset = "tiny"
@@ -138,15 +138,15 @@ def test_a_run_leaves_recipe_log_checkpoint_and_weights(
         return tiny_packs()
 
     monkeypatch.setattr(module, "read_packs", packs)
-    recipe = read_recipe(write(tmp_path, TINY), ["validation.questions=4"])
+    recipe = read_recipe(write(tmp_path, TINY), ["validation.queries=4"])
     state = run_recipe(recipe, tmp_path / "data", tmp_path / "run")
     assert state.step == 2
     assert splits == ["train", "val"]
     files = {p.name for p in (tmp_path / "run").iterdir() if "tfevents" not in p.name}
     wanted = {"recipe.json", "log.jsonl", "checkpoint.pt", "weights.safetensors"}
     assert files == wanted | {"best.json", "best.safetensors"}
-    alone = run_recipe(override(recipe, ["validation.questions=0"]), tmp_path, tmp_path / "alone")
-    assert_equal_networks(state.network, alone.network)  # validation leaves no trace in the run
+    alone = run_recipe(override(recipe, ["validation.queries=0"]), tmp_path, tmp_path / "alone")
+    assert_equal_networks(state.network, alone.network)  # validation does not affect the run
     assert not (tmp_path / "alone" / "best.json").exists()
     assert json.loads((tmp_path / "run" / "recipe.json").read_text())["optim"]["steps"] == 2
     loaded = load_weights(tmp_path / "run" / "weights.safetensors")

@@ -1,9 +1,7 @@
-"""What several commands share: options, progress, reading a query."""
+"""What several commands share: options, reading a query."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +9,6 @@ import typer
 
 from egohieraloc.config import SearchConfig
 from egohieraloc.errors import QueryError
-from egohieraloc.inference.search import Progress
 from egohieraloc.localize import Localizer, LocalizerConfig
 from egohieraloc.query import Query, parse_box
 from egohieraloc.video.reader import Video
@@ -27,12 +24,6 @@ Settings = Annotated[
 Fps = Annotated[str, typer.Option(help="Samples a second, or 'native' for every frame.")]
 FolderFps = Annotated[float, typer.Option(help="Images a second when VIDEO is a folder.")]
 Cache = Annotated[Path | None, typer.Option(help="Folder that keeps what is known of videos.")]
-STAGES = {
-    "encode": "Reading the video",
-    "look": "Looking",
-    "decode": "Looking closely",
-    "follow": "Following",
-}
 
 
 def build_localizer(
@@ -59,27 +50,6 @@ def read_query(
         )
     frame = video.frame_at(at)
     return Query.from_image(frame.rgb, box=region, mask=mask, seen_at_s=frame.time_s)
-
-
-@contextmanager
-def progress_bar(*, enabled: bool) -> Iterator[Progress]:
-    """Bars on standard error, with the time left, where somebody looks at it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (TextColumn("{task.description:18}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    seen = enabled and console.is_terminal
-    with Bars(*columns, console=console, disable=not seen, transient=True) as bars:
-        tasks: dict[str, int] = {}
-
-        def show(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(STAGES.get(stage, stage), total=total)
-            bars.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
-
-        yield show
 
 
 def _number(text: str) -> float:

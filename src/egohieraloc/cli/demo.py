@@ -12,11 +12,12 @@ import typer
 from egohieraloc import demo as bundled
 from egohieraloc.boxes import iou_xyxy
 from egohieraloc.cli import common
-from egohieraloc.cli.locate import describe
 from egohieraloc.demo import DemoTruth
 from egohieraloc.geometry.align import align_to_positions
 from egohieraloc.geometry.reconstruction import Reconstruction
+from egohieraloc.progress import progress_bars
 from egohieraloc.query import Query
+from egohieraloc.report.build import save_report
 from egohieraloc.types import Localization3D, ResponseTrack
 from egohieraloc.video.reader import Video
 
@@ -42,15 +43,15 @@ def demo(
     query = Query.from_image(bundled.QUERY, box=truth.query_box)
     localizer = common.build_localizer(model, device, DEMO_SETTINGS, "5", None)
     print(f"Looking for the {truth.target_name} in a walk of {video.duration_s:.0f} s ...")
-    with common.progress_bar(enabled=True) as progress:
+    with progress_bars() as progress:
         result = localizer.locate(query, video, in_3d=in_3d, progress=progress)
     notes = [told(truth)]
     if isinstance(result.track, ResponseTrack):
         notes.append(compare_track(result.track, truth))
     if isinstance(result.place, Localization3D) and result.cameras is not None:
         notes.append(told_place(result.place, compare_place(result.place, result.cameras, truth)))
-    print(describe(result), *notes, sep="\n")
-    page = result.save_report(out, localizer, notes=tuple(notes))
+    print(result.summary, *notes, sep="\n")
+    page = save_report(result, out, notes=tuple(notes))
     print(f"See it: {page}")
 
 

@@ -96,9 +96,11 @@ def encode_video(
         raise VideoError(f"The query time must be a number of seconds, 0 or more, got {until_s}.")
     letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
     encoded = EncodedVideo(sampled.first(int(np.count_nonzero(sampled.time_s < until_s))), letterbox, store)
-    chunks = [encoded.frame_index[start : start + CHUNK] for start in range(0, len(encoded), CHUNK)]
+    # The last chunk is encoded whole, also beyond `until_s`: a chunk is there or not.
+    chunks = [sampled.frame_index[start : start + CHUNK] for start in range(0, len(encoded), CHUNK)]
     missing = [number for number in range(len(chunks)) if not store.has(number)]
-    done = len(encoded) - sum(len(chunks[number]) for number in missing)
+    total = sum(map(len, chunks))
+    done = total - sum(len(chunks[number]) for number in missing)
     for run in runs(missing):
         frames = _with_stand_ins(video, np.concatenate([chunks[number] for number in run]))
         for number in run:
@@ -108,7 +110,7 @@ def encode_video(
                 canvases = [letterbox.apply(next(frames).rgb) for _ in indices]
                 parts.append(predictor.encode(canvases, indices, video.times_s[indices]))
                 done += len(indices)
-                progress("encode", done, len(encoded))
+                progress("encode", done, total)
             store.write(number, PackedFeatures.cat(parts))
     return encoded
 

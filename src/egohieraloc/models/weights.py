@@ -158,6 +158,15 @@ def load_weights(path: str | Path) -> Weights:
     return Weights(network.eval().requires_grad_(False), calibration, _fingerprint(path))
 
 
+def read_network_config(path: str | Path) -> NetworkConfig:
+    """The network's settings in a weights file, without reading its tensors."""
+    try:
+        with safe_open(path, "pt") as file:
+            return from_dict(NetworkConfig, json.loads((file.metadata() or {})["network"]))
+    except (SafetensorError, OSError, KeyError, json.JSONDecodeError, ConfigError) as error:
+        raise WeightsError(f"{path} cannot be read as weights ({error}). Fetch or train it again.") from error
+
+
 def _misfits(network: EgoHieraLocNet, tensors: Mapping[str, Tensor]) -> list[str]:
     """Names of tensors that the network or the file lacks, or that have another shape."""
     own = {name: v for name, v in network.state_dict().items() if not name.endswith(COUNTER)}

@@ -1,4 +1,4 @@
-"""The training loop: one process or many, resumable to the bit, stopped when the loss is not finite."""
+"""The training loop: one process or several, exactly resumable, stopped when the loss is not finite."""
 
 from __future__ import annotations
 
@@ -17,48 +17,60 @@ from egohieraloc.errors import ConfigError, EgoHieraLocError, MissingExtraError
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.checkpoint import TrainState, load_state, save_state
+from egohieraloc.training.cuda_graph import GraphedStep, StepResult, TrainStep
 from egohieraloc.training.losses import LossWeights, weighted_sum
 from egohieraloc.training.objective import clip_terms
-from egohieraloc.training.recorded import Outcome, RecordedStep, TrainStep
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-ClipSource = Callable[[int], ClipBatch]  # this process's part of the batch of a step, always the same
-Validate = Callable[[int, EgoHieraLocNet], dict[str, float]]  # step and averaged weights to figures
+ClipSource = Callable[[int], ClipBatch]  # step to this process's part of its batch, always the same
+Validate = Callable[[int, EgoHieraLocNet], dict[str, float]]  # step and averaged weights to scores
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimConfig:
-    """How the weights are moved. The paper's recipe: `schedule="paper"`, 20k steps, 1.5e-3, decay 0.02."""
+    """Optimization. The paper's: `schedule="paper"`, 20k steps, learning rate 1.5e-3, weight decay 0.02."""
 
     steps: int = 20_000
-    batch: int = 64  # clips a step, over all processes
+    batch: int = 64  # clips per step, over all processes
     learning_rate: float = 1e-3
     backbone_rate: float = 0.3  # share of the learning rate for a pretrained backbone
     weight_decay: float = 0.02
     warmup: int = 250
     schedule: Literal["cosine", "paper"] = "cosine"
     clip_norm: float = 1.0
-    ema: float = 0.999  # decay of the averaged weights, which are the ones that are kept
+    ema: float = 0.999  # decay of the averaged weights, which are the result of the run
     precision: Literal["bf16", "no"] = "bf16"
     compile: bool = False
-    freeze_norm: Literal["none", "backbone", "all"] = "backbone"  # BatchNorm statistics kept as they are
-    freeze_gain: bool = False  # also the gain and the bias of those norms
-    freeze_stages: int = 0  # first stages of a pretrained backbone that are kept as they are
-    negatives: int = 2  # frames of other clips that each query is also shown, those it likes best
+    freeze_norm: Literal["none", "backbone", "all"] = "backbone"  # whose BatchNorm statistics are frozen
+    freeze_gain: bool = False  # also freeze gain and bias of those norms
+    freeze_stages: int = 0  # first stages of a pretrained backbone that are frozen
+    negatives: int = 2  # frames of other clips per query: the most similar ones
     seed: int = 0
     checkpoint_every: int = 500
     validate_every: int = 1000
     log_every: int = 20
 
 
+@dataclass(frozen=True)
+class Run:
+    """Where a run keeps its checkpoints and logs, whether it continues from there, and when it stops.
+
+    A run killed at any moment loses only the steps since its last checkpoint.
+    """
+
+    folder: Path
+    resume: bool = False
+    time_limit_s: float = math.inf
+
+
 class LossNotFiniteError(EgoHieraLocError):
-    """Training went wrong; the last checkpoint is from before."""
+    """Training diverged; the last checkpoint is from before."""
 
 
 class ClipObjective(nn.Module):
-    """Network and losses as one module, so that a parallel wrapper sees one forward pass."""
+    """Network and losses as one module, so that a data-parallel wrapper sees one forward pass."""
 
     def __init__(self, network: EgoHieraLocNet, weights: LossWeights, negatives: int) -> None:
         super().__init__()
@@ -67,14 +79,14 @@ class ClipObjective(nn.Module):
         self.negatives = negatives
 
     def forward(self, batch: ClipBatch, chance: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        terms, figures = clip_terms(self.network, batch, chance, negatives=self.negatives)
+        terms, accuracies = clip_terms(self.network, batch, chance, negatives=self.negatives)
         total = weighted_sum(terms, self.weights)
-        shown = {name: value.detach() for name, value in (terms | figures).items()}
-        return total, shown | {"total": total.detach()}
+        figures = {name: value.detach() for name, value in (terms | accuracies).items()}
+        return total, figures | {"total": total.detach()}
 
 
 def learning_rate_factor(step: int, config: OptimConfig) -> float:
-    """Share of the peak learning rate at a step (from 0): linear warm-up, then steps down or a cosine."""
+    """Share of the peak learning rate at a step (from 0): linear warm-up, then a step or cosine schedule."""
     if step < config.warmup:
         return (step + 1) / config.warmup
     if config.schedule == "paper":
@@ -84,9 +96,9 @@ def learning_rate_factor(step: int, config: OptimConfig) -> float:
 
 
 def build_optimizer(network: EgoHieraLocNet, config: OptimConfig) -> torch.optim.AdamW:
-    """AdamW; the backbone moves more slowly, and vectors (norms, biases) do not decay.
+    """AdamW; the backbone learns more slowly, and vectors (norms, biases) have no weight decay.
 
-    On a GPU rates are tensors, which a recorded step reads anew each time.
+    On a GPU learning rates are tensors, which a CUDA graph reads at every replay.
     """
     groups: dict[tuple[float, float], list[Tensor]] = {}
     for name, parameter in network.named_parameters():
@@ -127,7 +139,7 @@ def set_rates(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def join_processes(config: OptimConfig) -> Accelerator:
-    """This process as one of those that train: its device, and whether it is the main one."""
+    """This process as one of those that train together: its device, and whether it is the main one."""
     try:
         from accelerate import Accelerator
     except ImportError as error:
@@ -139,90 +151,91 @@ def train(
     network: EgoHieraLocNet,
     source: ClipSource,
     config: OptimConfig,
-    folder: Path,
+    run: Run,
     *,
     weights: LossWeights | None = None,
     validate: Validate | None = None,
-    resume: bool = False,
-    until_s: float = math.inf,
 ) -> TrainState:
-    """Train, and return the state at the end or at the time limit. `folder` keeps checkpoints and logs.
+    """Train, and return the state at the end or at the time limit.
 
-    `source` gives each process its part of a batch (`part_of_batch`): many processes train as one.
-
-    Killed at any moment, nothing is lost but the steps since the last checkpoint: `resume=True` goes on.
+    `source` gives each process its part of a batch (`part_of_batch`): several processes train as one.
     """
-    started = time.monotonic()
+    started_s = time.monotonic()
     accelerator = join_processes(config)
     torch.manual_seed(config.seed)
-    network.to(accelerator.device)
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    freeze_parameters(network, config)
-    optimizer = build_optimizer(network, config)
-    state = TrainState.start(network, optimizer)
-    if resume:
-        load_state(state, folder)
+    state = _start(network, config, accelerator.device)
+    if run.resume:
+        load_state(state, run.folder)
     objective = accelerator.prepare(ClipObjective(network, weights or LossWeights(), config.negatives))
-    optimizer = accelerator.prepare(optimizer)
+    optimizer = accelerator.prepare(state.optimizer)
     take_step = train_step(accelerator, objective, optimizer, config.clip_norm)
-    log = _Log(folder, enabled=accelerator.is_main_process)
-    generator = torch.Generator(accelerator.device)
+    log = _RunLog(run, accelerator, started_s)
     if config.compile:
         network.backbone.compile(dynamic=False)
 
-    out_of_time = False
-    while state.step < config.steps and not out_of_time:
+    while state.step < config.steps and not log.out_of_time:
         network.train()
         freeze_norms(network, config.freeze_norm)
-        factor = learning_rate_factor(state.step, config)
-        set_rates(optimizer, config.learning_rate * factor)
+        rate = config.learning_rate * learning_rate_factor(state.step, config)
+        set_rates(optimizer, rate)
         batch = source(state.step)
-        generator.manual_seed((config.seed << 32) + state.step)
-        whole = len(batch) * accelerator.num_processes
-        chance = torch.rand(whole, 2, generator=generator, device=accelerator.device)
-        chance = chance[part_of_batch(whole, accelerator.process_index, accelerator.num_processes)]
-        total, shown, norm = take_step(batch, chance)
+        result = take_step(batch, _draw_chance(len(batch), config.seed, state.step, accelerator))
         state.average(network, config.ema)
         state.step += 1
-        logs = state.step % config.log_every == 0 or state.step == config.steps
-        if logs:  # seldom, because the device waits; all processes must see the same clock
-            elapsed = torch.tensor(time.monotonic() - started, device=accelerator.device)
-            shown = accelerator.reduce({**shown, "elapsed_s": elapsed}, "mean")
-            out_of_time = float(shown["elapsed_s"]) > until_s
-        saves = state.step % config.checkpoint_every == 0 or state.step == config.steps or out_of_time
-        if logs or saves:
-            _require_finite(total, norm, state.step)
-        if logs:
-            log.write(state.step, {**shown, "learning_rate": config.learning_rate * factor, "gradient": norm})
-        validates = state.step % config.validate_every == 0 or state.step == config.steps
-        if validate and validates and accelerator.is_main_process:
+
+        if _due(state.step, config.log_every, config):
+            log.step(state.step, result, rate)
+        saves = _due(state.step, config.checkpoint_every, config) or log.out_of_time
+        if saves:
+            _require_finite(result, state.step)
+        if validate and _due(state.step, config.validate_every, config) and accelerator.is_main_process:
             log.write(state.step, validate(state.step, state.averaged))
         if saves and accelerator.is_main_process:
-            save_state(state, folder)
+            save_state(state, run.folder)
     log.close()
     return state
+
+
+def _start(network: EgoHieraLocNet, config: OptimConfig, device: torch.device) -> TrainState:
+    """The state before the first step, with the network on the device."""
+    network.to(device)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    freeze_parameters(network, config)
+    return TrainState.start(network, build_optimizer(network, config))
+
+
+def _draw_chance(size: int, seed: int, step: int, accelerator: Accelerator) -> Tensor:
+    """This process's part (size, 2) of a step's random numbers, which do not depend on the processes."""
+    generator = torch.Generator(accelerator.device).manual_seed((seed << 32) + step)
+    whole = size * accelerator.num_processes
+    chance = torch.rand(whole, 2, generator=generator, device=accelerator.device)
+    return chance[part_of_batch(whole, accelerator.process_index, accelerator.num_processes)]
+
+
+def _due(step: int, every: int, config: OptimConfig) -> bool:
+    return step % every == 0 or step == config.steps
 
 
 def train_step(
     accelerator: Accelerator, objective: nn.Module, optimizer: torch.optim.Optimizer, clip_norm: float
 ) -> TrainStep:
-    """Forward, backward and a move of the weights; on one GPU recorded as one piece of work."""
+    """Forward pass, backward pass and update of the weights; on a single GPU as a CUDA graph."""
 
-    def take(batch: ClipBatch, chance: Tensor) -> Outcome:
+    def take(batch: ClipBatch, chance: Tensor) -> StepResult:
         with accelerator.autocast():
-            total, shown = objective(batch, chance)
-        accelerator.backward(total)
+            loss, figures = objective(batch, chance)
+        accelerator.backward(loss)
         norm = accelerator.clip_grad_norm_(objective.parameters(), clip_norm)
         optimizer.step()
         optimizer.zero_grad()
-        return total.detach(), shown, norm
+        return StepResult(loss.detach(), figures, norm)
 
-    alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
-    return RecordedStep(take) if alone else take
+    single_gpu = accelerator.device.type == "cuda" and accelerator.num_processes == 1
+    return GraphedStep(take) if single_gpu else take
 
 
 def freeze_parameters(network: EgoHieraLocNet, config: OptimConfig) -> None:
-    """Keep what is known already, and costs most, as it is: edges and textures; the gains of frozen norms."""
+    """Freeze the first stages of the backbone, generic and costly to train, and the gains of frozen norms."""
     stages = len(network.backbone.channels)
     if not 0 <= config.freeze_stages <= stages:
         raise ConfigError(f"optim.freeze_stages must lie between 0 and {stages}, got {config.freeze_stages}.")
@@ -234,7 +247,7 @@ def freeze_parameters(network: EgoHieraLocNet, config: OptimConfig) -> None:
 
 
 def freeze_norms(network: EgoHieraLocNet, where: str) -> None:
-    """Keep the statistics of the norms of a part as they are."""
+    """Freeze the BatchNorm statistics of a part of the network."""
     for norm in _norms(network, where):
         norm.eval()
 
@@ -244,41 +257,55 @@ def _norms(network: EgoHieraLocNet, where: str) -> list[nn.BatchNorm2d]:
     return [module for module in part.modules() if isinstance(module, nn.BatchNorm2d)]
 
 
-def _require_finite(total: Tensor, norm: Tensor, step: int) -> None:
-    if not (math.isfinite(float(total)) and math.isfinite(float(norm))):
+def _require_finite(result: StepResult, step: int) -> None:
+    loss, norm = float(result.loss), float(result.gradient_norm)
+    if not (math.isfinite(loss) and math.isfinite(norm)):
         raise LossNotFiniteError(
-            f"The loss is {float(total)} and its gradient's norm {float(norm)} at step {step}. "
+            f"The loss is {loss} and the norm of its gradient {norm} at step {step}. "
             "Lower optim.learning_rate, or set optim.compile=false, and resume from the last checkpoint."
         )
 
 
-class _Log:
-    """Scalars to TensorBoard where it is installed, and always to log.jsonl."""
+class _RunLog:
+    """Figures of a run to log.jsonl and, where it is installed, TensorBoard; and the time it has taken."""
 
-    def __init__(self, folder: Path, *, enabled: bool) -> None:
-        self.file = None
-        self.board = None
-        if not enabled:
+    def __init__(self, run: Run, accelerator: Accelerator, started_s: float) -> None:
+        self.out_of_time = False
+        self._run, self._accelerator, self._started_s = run, accelerator, started_s
+        self._file = None
+        self._board = None
+        if not accelerator.is_main_process:
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        self.file = (folder / "log.jsonl").open("a", encoding="utf-8")
+        run.folder.mkdir(parents=True, exist_ok=True)
+        self._file = (run.folder / "log.jsonl").open("a", encoding="utf-8")
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             return
-        self.board = SummaryWriter(str(folder))
+        self._board = SummaryWriter(str(run.folder))
+
+    def step(self, step: int, result: StepResult, rate: float) -> None:
+        """Log means over all processes, check the loss, and look at the clock, the same one in all processes.
+
+        Done only every few steps, because it waits for the device.
+        """
+        elapsed = torch.tensor(time.monotonic() - self._started_s, device=self._accelerator.device)
+        figures = self._accelerator.reduce({**result.figures, "elapsed_s": elapsed}, "mean")
+        self.out_of_time = float(figures["elapsed_s"]) > self._run.time_limit_s
+        _require_finite(result, step)
+        self.write(step, {**figures, "learning_rate": rate, "gradient": result.gradient_norm})
 
     def write(self, step: int, values: Mapping[str, Tensor | float]) -> None:
-        if self.file is None:
+        if self._file is None:
             return
         plain = {name: round(float(value), 6) for name, value in values.items()}
-        self.file.write(json.dumps({"step": step, "time_s": round(time.time(), 2), **plain}) + "\n")
-        self.file.flush()
-        if self.board is not None:
+        self._file.write(json.dumps({"step": step, "time_s": round(time.time(), 2), **plain}) + "\n")
+        self._file.flush()
+        if self._board is not None:
             for name, value in plain.items():
-                self.board.add_scalar(name, value, step)
+                self._board.add_scalar(name, value, step)
 
     def close(self) -> None:
-        for sink in (self.file, self.board):
+        for sink in (self._file, self._board):
             if sink is not None:
                 sink.close()

@@ -1,25 +1,23 @@
+"""Composed clips: labels agree with what was painted, settings do what they say, seeds decide everything."""
+
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 
-import cv2
 import pytest
 import torch
-from tiny_packs import BLUE, GREEN, SPRITE_COLOURS, calm_config, small_config, tiny_packs
 from torch import Tensor
 
-from egohieraloc.errors import ConfigError, DataError
+from egohieraloc.errors import DataError
 from egohieraloc.training.batches import ClipBatch
-from egohieraloc.training.composer.clip_stream import Composer
-from egohieraloc.training.composer.config import ComposerConfig
-from egohieraloc.training.composer.query_view import QUERY_CONTEXT
-from egohieraloc.training.preview import contact_sheet, write_contact_sheet
-from egohieraloc.training.replay import ReplayedComposer
+from egohieraloc.training.composer.clip_composer import ClipComposer
+from egohieraloc.training.composer.composer_config import ComposerConfig
+from egohieraloc.training.composer.query_composer import QUERY_CONTEXT
+from tiny_packs import BLUE, GREEN, SPRITE_COLOURS, calm_config, small_config, tiny_packs
 
 
 def compose(config: ComposerConfig, *, step: int = 0, size: int = 8, seed: int = 3) -> ClipBatch:
-    return Composer(tiny_packs(), config, "cpu", seed).batch(step, size)
+    return ClipComposer(tiny_packs(), config, "cpu", seed).batch(step, size)
 
 
 def equal(a: ClipBatch, b: ClipBatch) -> bool:
@@ -27,7 +25,7 @@ def equal(a: ClipBatch, b: ClipBatch) -> bool:
 
 
 def near_colour(image: Tensor, colour: tuple[int, int, int], tolerance: float = 0.2) -> Tensor:
-    """Where (..., 3, H, W) has about this colour."""
+    """Pixels of (..., 3, H, W) that have about this colour."""
     wanted = torch.tensor(colour)[:, None, None] / 255
     return ((image - wanted).abs() < tolerance).all(-3)
 
@@ -56,7 +54,7 @@ def test_shapes_types_and_ranges(busy: ClipBatch) -> None:
 
 
 def test_the_same_seed_and_step_give_the_same_clips() -> None:
-    composer = Composer(tiny_packs(), small_config(), "cpu", 3)
+    composer = ClipComposer(tiny_packs(), small_config(), "cpu", 3)
     first = composer.batch(5, 4)
     composer.batch(6, 4)
     assert equal(first, composer.batch(5, 4))
@@ -77,7 +75,7 @@ def test_presence_agrees_with_masks_and_boxes(busy: ClipBatch) -> None:
     assert torch.equal(strict.masks.sum((2, 3)) > 0, strict.presence > 0.5)
 
 
-def test_absent_clips_have_no_truth_but_look_alikes() -> None:
+def test_clips_without_the_target_have_no_labels_but_look_alikes() -> None:
     batch = compose(small_config(absent_share=1.0, look_alike_share=1.0))
     assert batch.presence.sum() == 0
     assert batch.masks.sum() == 0
@@ -85,7 +83,7 @@ def test_absent_clips_have_no_truth_but_look_alikes() -> None:
     assert (batch.distractor_masks.sum((1, 2, 3)) > 0).float().mean() > 0.5
 
 
-def test_the_box_is_tight_round_the_mask() -> None:
+def test_the_box_is_tight_around_the_mask() -> None:
     batch = compose(calm_config(), size=16)
     assert batch.presence.mean() > 0.8
     for clip, time in (batch.presence > 0.5).nonzero().tolist():
@@ -95,7 +93,7 @@ def test_the_box_is_tight_round_the_mask() -> None:
 
 
 @pytest.mark.parametrize("in_place", [0.0, 1.0])
-def test_truth_of_photo_objects_lies_on_their_colour(in_place: float) -> None:
+def test_masks_of_photo_objects_cover_their_colour(in_place: float) -> None:
     batch = compose(calm_config(sprite_share=0.0, in_place_share=in_place, photo_scale=(0.1, 0.11)), size=12)
     green, blue = near_colour(batch.frames, GREEN), near_colour(batch.frames, BLUE)
     inside = torch.nn.functional.interpolate(batch.masks, scale_factor=4.0) > 0.95
@@ -109,17 +107,17 @@ def test_an_object_in_place_is_shown_once() -> None:
     only = {name: getattr(packs, name)[:1] for name in ("mask_photo", "mask_crops", "mask_box")}
     packs.photos[0, 140:] = 100  # no blue box
     config = calm_config(sprite_share=0.0, in_place_share=1.0, leave_share=1.0, frame_px=448)
-    batch = Composer(type(packs)(**(vars(packs) | only)), config, "cpu", 0).batch(0, 24)
+    batch = ClipComposer(type(packs)(**(vars(packs) | only)), config, "cpu", 0).batch(0, 24)
     green = near_colour(batch.frames, GREEN).sum((2, 3))
     truth = batch.masks.sum((2, 3)) * 16
     ratio = (green / truth)[truth > 400]
     assert abs(float(ratio.median()) - 1) < 0.04
     twice = (green > truth * 1.15 + 100).any(1)
     assert 0.3 < batch.presence.mean() < 0.95
-    assert twice.sum() <= 2  # its photo may be drawn for another cell too
+    assert twice.sum() <= 2  # its photo may also be drawn for another cell
 
 
-def test_truth_of_sprites_is_all_of_their_colour() -> None:
+def test_masks_of_sprites_cover_all_of_their_colour() -> None:
     batch = compose(calm_config(sprite_share=1.0, edge_share=0.0, moving_share=0.0, pan=(0.01, 0.1)), size=12)
     drawn = torch.stack([near_colour(batch.frames, colour) for colour in SPRITE_COLOURS]).any(0)
     truth = batch.masks.sum((2, 3)) * 16
@@ -130,7 +128,7 @@ def test_truth_of_sprites_is_all_of_their_colour() -> None:
     assert agree.float().mean() > 0.97
 
 
-def test_objects_before_the_target_hide_its_truth_but_never_too_much() -> None:
+def test_occluders_cover_part_of_the_mask_but_never_too_much() -> None:
     free = calm_config(
         sprite_share=1.0, edge_share=0.0, moving_share=0.0, pan=(0.001, 0.002), photo_scale=(2.0, 2.2)
     )
@@ -144,7 +142,7 @@ def test_objects_before_the_target_hide_its_truth_but_never_too_much() -> None:
     assert share.min() > 1 - free.max_covered - 0.02
 
 
-def test_bars_are_black_and_nothing_is_true_there() -> None:
+def test_bars_are_black_and_have_no_labels() -> None:
     batch = compose(small_config(aspects=((16 / 9, 1.0),), circle_share=0.0))
     bar = int((128 - 128 * 9 / 16) / 2)
     assert (batch.frames[:, :, :, :bar] == 0).all()
@@ -159,7 +157,7 @@ def test_round_images_have_dark_corners() -> None:
     assert (batch.frames[..., 112, 112] > 0.1).any(-1).all()
 
 
-def test_the_query_window_follows_the_rule() -> None:
+def test_the_query_window_is_centred_with_context_around_the_box() -> None:
     batch = compose(small_config(), size=16)
     sides = batch.query_box[:, 2:] - batch.query_box[:, :2]
     torch.testing.assert_close(sides.amax(1), torch.full((16,), 64 / QUERY_CONTEXT))
@@ -168,7 +166,7 @@ def test_the_query_window_follows_the_rule() -> None:
     )
 
 
-def test_the_query_box_is_tight_when_the_user_is_exact() -> None:
+def test_the_query_box_is_tight_without_jitter() -> None:
     batch = compose(calm_config(), size=16)
     for clip in range(16):
         rows, columns = (batch.query_mask[clip, 0] > 0.5).nonzero().unbind(1)
@@ -176,7 +174,7 @@ def test_the_query_box_is_tight_when_the_user_is_exact() -> None:
         assert (batch.query_box[clip] - tight).abs().max() <= 3
 
 
-def test_a_bare_crop_is_black_outside_its_box() -> None:
+def test_a_crop_only_query_is_black_outside_its_box() -> None:
     batch = compose(small_config(crop_only_share=1.0))
     for clip in range(8):
         x1, y1, x2, y2 = batch.query_box[clip].tolist()
@@ -193,7 +191,7 @@ def test_the_query_is_black_outside_its_photo() -> None:
     packs.mask_box[0::2] += torch.tensor([0.0, 1.0, 0.0, 1.0])
     packs.photos[:, 100:160, 4:64] = torch.tensor(GREEN, dtype=torch.uint8)
     config = small_config(sprite_share=0.0, crop_only_share=0.0, query_hand_share=0.0, loose_box_share=0.0)
-    batch = Composer(packs, config, "cpu", 0).batch(0, 8)
+    batch = ClipComposer(packs, config, "cpu", 0).batch(0, 8)
     assert (batch.query[..., :3] == 0).all()
     assert (batch.query[..., 32, -3:].mean((1, 2)) > 0.2).all()
 
@@ -211,14 +209,14 @@ def test_the_target_leaves_when_the_camera_looks_away() -> None:
     assert compose(calm_config(sprite_share=1.0), size=16).presence.mean() > 0.8
 
 
-def test_shadows_darken_what_lies_round_an_object() -> None:
+def test_shadows_darken_the_surroundings_of_an_object() -> None:
     light, dark = (compose(calm_config(sprite_share=1.0, shadow=(s, s))).frames for s in (0.0, 0.6))
     assert (dark <= light + 1e-5).all()
     assert 0.0005 < (light - dark).mean() < 0.05
 
 
-def test_half_precision_and_autocast_change_no_truth() -> None:
-    composer = Composer(tiny_packs(), small_config(), "cpu", 3)
+def test_half_precision_and_autocast_do_not_change_labels() -> None:
+    composer = ClipComposer(tiny_packs(), small_config(), "cpu", 3)
     exact = composer.batch(0, 8)
     composer._dtype = torch.float16  # as on a GPU
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -230,9 +228,9 @@ def test_half_precision_and_autocast_change_no_truth() -> None:
     assert (rounded.boxes - exact.boxes).abs().max() <= 1
 
 
-def test_near_duplicates_share_a_source_and_are_no_look_alikes() -> None:
+def test_near_duplicates_share_a_source_and_are_not_look_alikes() -> None:
     packs = tiny_packs(sprite_id=(0, 0, 2, 3))
-    composer = Composer(packs, small_config(sprite_share=1.0), "cpu", 0)
+    composer = ClipComposer(packs, small_config(sprite_share=1.0), "cpu", 0)
     assert set(composer.batch(0, 32).source.tolist()) == {0, 2, 3}
     table = composer._instances
     group = torch.cat((packs.sprite_id, table.num_sprites + table.mask_photo))
@@ -240,13 +238,13 @@ def test_near_duplicates_share_a_source_and_are_no_look_alikes() -> None:
 
 
 def test_look_alikes_look_alike() -> None:
-    table = Composer(tiny_packs(), small_config(neighbours=3), "cpu", 0)._instances
+    table = ClipComposer(tiny_packs(), small_config(neighbours=3), "cpu", 0)._instances
     ellipse = table.num_sprites
     assert (table.look_alikes[ellipse] % 2 == ellipse % 2).all()  # the green ellipses of other photos
 
 
-def test_objects_almost_equal_in_two_photos_are_no_negatives() -> None:
-    table = Composer(tiny_packs(), small_config(twin_similarity=0.985, neighbours=3), "cpu", 0)._instances
+def test_nearly_equal_objects_of_two_photos_are_not_look_alikes() -> None:
+    table = ClipComposer(tiny_packs(), small_config(twin_similarity=0.985, neighbours=3), "cpu", 0)._instances
     ellipse = table.num_sprites
     others = table.look_alikes[ellipse]
     assert ((others < table.num_sprites) | (others % 2 != ellipse % 2)).all()
@@ -255,38 +253,12 @@ def test_objects_almost_equal_in_two_photos_are_no_negatives() -> None:
 def test_packs_without_a_usable_mask_are_refused() -> None:
     packs = tiny_packs(photos=1)
     with pytest.raises(DataError, match="usable"):
-        Composer(type(packs)(**(vars(packs) | {"mask_box": packs.mask_box * 0.01})), small_config(), "cpu", 0)
-
-
-def test_replay_needs_a_gpu() -> None:
-    with pytest.raises(ConfigError, match="CUDA"):
-        ReplayedComposer(Composer(tiny_packs(), small_config(), "cpu", 3), 4)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_replayed_batches_are_those_of_the_composer() -> None:
-    composer = Composer(tiny_packs(), small_config(), "cuda", 3)
-    expected = [composer.batch(step, 8) for step in (5, 6)]
-    replayed = ReplayedComposer(composer, 8)
-    assert equal(replayed.batch(6), expected[1])
-    assert equal(replayed.batch(5), expected[0])
+        ClipComposer(
+            type(packs)(**(vars(packs) | {"mask_box": packs.mask_box * 0.01})), small_config(), "cpu", 0
+        )
 
 
 def test_clips_of_other_lengths() -> None:
     for frames in (1, 3):
         batch = compose(small_config(clip_frames=frames), size=3)
         assert batch.frames.shape[:2] == (3, frames)
-
-
-def test_contact_sheet(tmp_path: Path, busy: ClipBatch) -> None:
-    sheet = contact_sheet(busy)
-    assert sheet.shape == (24 * 448, 224 + 2 * 448, 3)
-    assert sheet.dtype.name == "uint8"
-    present = bool(busy.presence[0, 0] > 0.5)
-    assert tuple(sheet[1, 300]) == ((0, 255, 0) if present else (255, 40, 40))
-    write_contact_sheet(tmp_path, busy.take(slice(3)))
-    assert cv2.imread(str(tmp_path / "contact_sheet.png")).shape == (3 * 448, 224 + 2 * 448, 3)
-    small = cv2.imread(str(tmp_path / "contact_sheet.jpg"))
-    assert small.shape == (2 * 224, 224 + 2 * 448, 3)  # two columns at half the size; the last place is empty
-    assert small[230:, 570:].max() < 20
-    assert small[230:, :550].max() > 100

@@ -4,7 +4,15 @@ import numpy as np
 import torch
 from scipy.fft import dctn, idctn
 
-from egohieraloc.training.composer.degrade import _LUMA, Codec, coarse, defocus, enlarged, grade, smear
+from egohieraloc.training.composer.degrade import (
+    _LUMA,
+    Codec,
+    downscale,
+    gaussian_blur,
+    grade,
+    motion_blur,
+    upscale,
+)
 
 
 def spot(side: int = 64) -> torch.Tensor:
@@ -61,7 +69,10 @@ def test_grading_does_what_it_says() -> None:
 
 def test_defocus_has_its_sigma_and_keeps_the_light() -> None:
     image = spot()
-    sharp, blurred = image.repeat(2, 1, 1, 1), defocus(image.repeat(2, 1, 1, 1), torch.tensor([0.1, 1.5]))
+    sharp, blurred = (
+        image.repeat(2, 1, 1, 1),
+        gaussian_blur(image.repeat(2, 1, 1, 1), torch.tensor([0.1, 1.5])),
+    )
     torch.testing.assert_close(blurred[:1], sharp[:1])
     torch.testing.assert_close(blurred.sum(), sharp.sum())
     extra = (spread(blurred[1:], 0) ** 2 - spread(image, 0) ** 2) ** 0.5
@@ -71,7 +82,7 @@ def test_defocus_has_its_sigma_and_keeps_the_light() -> None:
 def test_motion_blur_runs_along_its_way_and_stays_centred() -> None:
     image = spot()
     length = 16.0
-    blurred = smear(image, torch.tensor([[length * 2 / 64, 0.0]]), torch.zeros(1))
+    blurred = motion_blur(image, torch.tensor([[length * 2 / 64, 0.0]]), torch.zeros(1))
     torch.testing.assert_close(blurred.sum(), image.sum(), rtol=1e-3, atol=0)
     torch.testing.assert_close(blurred, blurred.flip(3), atol=1e-5, rtol=0)
     assert abs(spread(blurred, 1) - length / 12**0.5) < 0.6
@@ -81,14 +92,14 @@ def test_motion_blur_runs_along_its_way_and_stays_centred() -> None:
 def test_a_turning_camera_blurs_the_border_not_the_centre() -> None:
     image = torch.zeros(1, 3, 64, 64)
     image[..., ::8] = 1
-    blurred = smear(image, torch.zeros(1, 2), torch.tensor([0.3]))
+    blurred = motion_blur(image, torch.zeros(1, 2), torch.tensor([0.3]))
     change = (blurred - image).abs().mean(1)[0]
     assert change[28:36, 28:36].mean() < 0.3 * change[:8].mean()
 
 
 def test_coarse_images_keep_their_mean() -> None:
     image = torch.rand(1, 3, 64, 64)
-    small = coarse(image, 16)
+    small = downscale(image, 16)
     assert small.shape == (1, 3, 16, 16)
     assert abs(float(small.mean() - image.mean())) < 0.01
-    assert enlarged(small, 64).shape == image.shape
+    assert upscale(small, 64).shape == image.shape

@@ -1,4 +1,4 @@
-"""The kernels paint what `painting.py` paints. Without a CUDA device Triton's interpreter runs it."""
+"""The kernels do what `painting.py` and `degrade.py` do. Without CUDA, Triton's interpreter runs them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def draw(side: int = 64, window: int = 32) -> tuple[torch.Tensor, Layer, torch.Tensor]:
-    """Two clips of two frames; the texture of a clip is one of several, as `render` cuts them."""
+    """Two clips of two frames; each texture is a slice of several, as `render` passes them."""
     generator = torch.Generator().manual_seed(0)
     canvas = torch.rand(4, 5, side, side, generator=generator).to(DEVICE)
     texture = torch.rand(6, 5, 40, 40, generator=generator).to(DEVICE)
@@ -58,11 +58,13 @@ def test_the_kernel_paints_the_same(
 
 
 @pytest.mark.parametrize("size", [40, 120, 240])
-def test_the_kernel_reads_nothing_beside_a_texture(fused: ModuleType, size: int) -> None:
-    """The first point of a level is rounded, to before the texture; memory may begin there."""
+def test_the_kernel_reads_nothing_outside_a_texture(fused: ModuleType, size: int) -> None:
+    """Rounding may put the first point of a level outside the texture, where no memory may be allocated."""
     memory = torch.full((LEVELS, 3, 5, size, size * 3 // 2), torch.nan, device=DEVICE)
     memory[:, 1] = 0
-    beyond = [-9.0, 9.0, torch.nan] if DEVICE == "cuda" else [-9.0, 9.0]  # the interpreter's maximum is NaN
+    beyond = (
+        [-9.0, 9.0, torch.nan] if DEVICE == "cuda" else [-9.0, 9.0]
+    )  # in the interpreter the maximum with NaN is NaN
     points = torch.tensor(beyond, device=DEVICE).repeat(LEVELS)
     points = points[:, None, None, None].expand(-1, 3, 3, 2)
     level = torch.arange(LEVELS, device=DEVICE)
@@ -71,7 +73,7 @@ def test_the_kernel_reads_nothing_beside_a_texture(fused: ModuleType, size: int)
     assert not fused.paint(canvas, layer, points.new_ones(len(points)), DISTRACTOR, None).any()
 
 
-def test_the_kernel_hangs_the_same_photos(fused: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_paints_the_same_background(fused: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(1)
     photos = torch.randint(0, 256, (5, 256, 256, 3), generator=generator, dtype=torch.uint8).to(DEVICE)
     backdrop = Backdrop(
@@ -82,21 +84,21 @@ def test_the_kernel_hangs_the_same_photos(fused: ModuleType, monkeypatch: pytest
     points = points * torch.tensor([0.4, 1.3, 2.9, 0.9], device=DEVICE)[:, None, None, None] + 0.1
     canvas = torch.zeros(4, 5, 64, 64, device=DEVICE)
     monkeypatch.setattr(painting, "fused", None)
-    wanted = painting.hang(canvas.clone(), photos, backdrop, points)
-    found = fused.hang(canvas.clone(), photos, backdrop, points)
-    # A coordinate in the hundreds is rounded to a few thousandths of a pixel, of noise here.
+    wanted = painting.paint_background(canvas.clone(), photos, backdrop, points)
+    found = fused.paint_background(canvas.clone(), photos, backdrop, points)
+    # Coordinates of several hundred pixels are rounded to some thousandths, and the photos are noise.
     torch.testing.assert_close(found, wanted, atol=2e-3, rtol=0)
     assert wanted[:, :3].std() > 0.1
     assert not found[:, 3:].any()
 
 
-def test_the_kernel_blurs_the_same(fused: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_motion_blurs_the_same(fused: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(2)
     image = torch.rand(3, 3, 48, 48, generator=generator).to(DEVICE)
     drift = torch.tensor([[0.1, 0.02], [-0.3, 0.2], [0.0, 0.0]], device=DEVICE)
     swing = torch.tensor([0.05, -0.1, 0.0], device=DEVICE)
     monkeypatch.setattr(degrade, "fused", None)
-    wanted = degrade.smear(image, drift, swing)
+    wanted = degrade.motion_blur(image, drift, swing)
     found = image
     for reach in degrade.BLUR_PASSES:
         found = fused.shift_and_add(found, drift, swing, reach)
@@ -107,13 +109,15 @@ def test_the_kernel_blurs_the_same(fused: ModuleType, monkeypatch: pytest.Monkey
 
 def test_the_kernel_compresses_the_same(fused: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(3)
-    image = torch.rand(2, 3, 40, 48, generator=generator).to(DEVICE)  # 30 squares: fewer than at once
+    image = torch.rand(2, 3, 40, 48, generator=generator).to(
+        DEVICE
+    )  # 30 blocks, fewer than one program takes
     strength = torch.tensor([0.5, 3.0], device=DEVICE)
     monkeypatch.setattr(degrade, "fused", None)
     codec = degrade.Codec(torch.device(DEVICE))
     wanted = codec(image, strength)
     found = fused.compress(image, strength, codec._basis, codec._steps, codec._ycc, codec._rgb)
-    # Where a coefficient lies between two steps, rounding decides, and all of its square differs.
+    # Where a coefficient lies halfway between two steps, rounding decides, and its whole block differs.
     same = (found - wanted).abs() < 1 / 255
     assert same.float().mean() > (0.9 if DEVICE == "cuda" else 0.999)
     assert (wanted - image).abs().mean() > 0.02
@@ -132,12 +136,12 @@ def test_the_kernel_grades_the_same(fused: ModuleType, monkeypatch: pytest.Monke
     assert (wanted - image).abs().mean() > 0.05
 
 
-def test_the_kernel_blurs_by_the_same_lens(fused: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_gaussian_blurs_the_same(fused: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(5)
     image = torch.rand(3, 3, 40, 48, generator=generator).to(DEVICE)
     sigma = torch.tensor([0.5, 1.1, 2.2], device=DEVICE)
     monkeypatch.setattr(degrade, "fused", None)
-    wanted = degrade.defocus(image, sigma)
-    found = fused.blur(image, degrade.bell(sigma))
+    wanted = degrade.gaussian_blur(image, sigma)
+    found = fused.blur(image, degrade.gaussian_weights(sigma))
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
     assert (wanted - image).abs().mean() > 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.packs import Packs
 
 GREEN, BLUE = (20, 220, 30), (30, 40, 230)
@@ -49,7 +49,7 @@ def tiny_packs(*, photos: int = 8, views: int = 4, sprite_id: tuple[int, ...] = 
 
 
 def small_config(**changes: object) -> ComposerConfig:
-    """Everything on, at a size that tests can afford."""
+    """All effects on, at a size fast enough for tests."""
     settings: dict[str, object] = {
         "query_px": 64,
         "frame_px": 128,
@@ -60,7 +60,7 @@ def small_config(**changes: object) -> ComposerConfig:
 
 
 def calm_config(**changes: object) -> ComposerConfig:
-    """Nothing that changes colours or hides the target."""
+    """No effect that changes colours or hides the target."""
     quiet: dict[str, object] = dict.fromkeys(QUIET.split(), 0.0)
     quiet |= {"shadow": (0.0, 0.0), "vignette": (0.0, 0.0), "noise": (0.0, 0.0), "saturation": (1.0, 1.0)}
     return small_config(**(quiet | {"frame_px": 224} | changes))

@@ -14,15 +14,14 @@ from types import SimpleNamespace
 import fake_ego4d
 import numpy as np
 import pytest
-from fake_ego4d import ABOUT, ColourFinder, make_tree
+from fake_ego4d import ABOUT, ColourFinder, make_tree, wait_for_lines
 
-from egohieraloc.data.base import QueryKey, TrackingPass
+from egohieraloc.data.base import QueryKey
 from egohieraloc.data.ego4d import read_vq2d
 from egohieraloc.errors import DataError, EgoHieraLocError, MissingExtraError
 from egohieraloc.evaluation import vq2d
 from egohieraloc.evaluation.predictions import PlaceAnswer, read_tracks
-from egohieraloc.evaluation.run import answer_by_following, no_answer, run, run_info, write_results
-from egohieraloc.types import Box
+from egohieraloc.evaluation.runner import Execution, no_answer, run_benchmark, run_info, write_results
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,7 @@ def tree(tmp_path_factory):
 def whole(tree, tmp_path_factory):
     """The file of an uninterrupted run."""
     path = tmp_path_factory.mktemp("whole") / "whole.jsonl"
-    run(tree[1], ColourFinder(tree[2], path.with_suffix(".opened")), path, about=ABOUT)
+    run_benchmark(tree[1], ColourFinder(tree[2], path.with_suffix(".opened")), path, about=ABOUT)
     return path
 
 
@@ -50,7 +49,7 @@ def test_every_query_is_answered_with_one_opening_per_clip(tree, whole):
 
 
 def test_the_file_scores_as_it_should(tree, whole):
-    found = vq2d.report([q for clip in tree[1] for q in clip.queries], read_tracks(whole))
+    found = vq2d.report_vq2d([q for clip in tree[1] for q in clip.queries], read_tracks(whole))
     # Nine of ten queries are found; the tenth has no clip.
     assert found.own_score.num_queries == 10
     assert found.own_score.success == 90
@@ -66,9 +65,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_file(tree, whole, tmp_path,
     command = [sys.executable, fake_ego4d.__file__, annotations, folder, out, str(workers), "0.4"]
     process = subprocess.Popen(command, env=environment, start_new_session=True)
     log = out.with_name("run.jsonl.unfinished")
-    deadline = time.monotonic() + 60
-    while (not log.exists() or log.read_text().count("\n") < 4) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for_lines(log, 4)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     before = log.read_text().count("\n") - 1
@@ -79,8 +76,8 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_file(tree, whole, tmp_path,
         file.write('{"clip": "clip-2", "annot')
     finder = ColourFinder(folder, tmp_path / "opened")
     with pytest.raises(DataError, match=r"exists already\. Resume"):
-        run(clips, finder, out, about=ABOUT)
-    run(clips, finder, out, about=ABOUT, resume=True)
+        run_benchmark(clips, finder, out, about=ABOUT)
+    run_benchmark(clips, finder, out, about=ABOUT, execution=Execution(resume=True))
     assert out.read_bytes() == whole.read_bytes()
     assert not log.exists()
 
@@ -89,16 +86,18 @@ def test_a_finished_run_has_nothing_left_to_do(tree, whole, tmp_path):
     out = tmp_path / "run.jsonl"
     out.write_bytes(whole.read_bytes())
     finder = ColourFinder(tree[2], tmp_path / "opened")
-    run(tree[1], finder, out, about=ABOUT, resume=True)
+    run_benchmark(tree[1], finder, out, about=ABOUT, execution=Execution(resume=True))
     assert out.read_bytes() == whole.read_bytes()
     assert not (tmp_path / "opened").exists()
     with pytest.raises(DataError, match="exists already"):
-        run(tree[1], finder, out, about=ABOUT)
+        run_benchmark(tree[1], finder, out, about=ABOUT)
 
 
 def test_workers_give_the_same_file(tree, whole, tmp_path):
     out = tmp_path / "run.jsonl"
-    run(tree[1], ColourFinder(tree[2], tmp_path / "opened"), out, about=ABOUT, workers=2, show_progress=True)
+    run_benchmark(
+        tree[1], ColourFinder(tree[2], tmp_path / "opened"), out, about=ABOUT, execution=Execution(workers=2)
+    )
     assert out.read_bytes() == whole.read_bytes()
     assert sorted((tmp_path / "opened").read_text().split()) == ["clip-0", "clip-1", "clip-2"]
 
@@ -107,9 +106,9 @@ def test_another_runs_file_is_not_continued(tree, tmp_path):
     out = tmp_path / "run.jsonl"
     finder = ColourFinder(tree[2], tmp_path / "opened", breaks_at="clip-1")
     with pytest.raises(RuntimeError, match="the finder broke"):
-        run(tree[1], finder, out, about=ABOUT)
-    with pytest.raises(DataError, match="made by another run: seed differ"):
-        run(tree[1], finder, out, about={**ABOUT, "seed": 1}, resume=True)
+        run_benchmark(tree[1], finder, out, about=ABOUT)
+    with pytest.raises(DataError, match="written by another run: seed differ"):
+        run_benchmark(tree[1], finder, out, about={**ABOUT, "seed": 1}, execution=Execution(resume=True))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -117,7 +116,7 @@ def test_an_error_in_the_system_stops_the_run_and_keeps_what_is_done(tree, tmp_p
     out = tmp_path / "run.jsonl"
     finder = ColourFinder(tree[2], tmp_path / "opened", breaks_at="clip-2")
     with pytest.raises(RuntimeError, match="the finder broke"):
-        run(tree[1], finder, out, about=ABOUT, workers=workers)
+        run_benchmark(tree[1], finder, out, about=ABOUT, execution=Execution(workers=workers))
     assert out.with_name("run.jsonl.unfinished").read_text().count("\n") > 2
     assert not out.exists()
 
@@ -129,7 +128,7 @@ class Dies:
 
 def test_a_worker_that_dies_is_named(tree, tmp_path):
     with pytest.raises(EgoHieraLocError, match=r"worker at clip clip-. died"):
-        run(tree[1], Dies(), tmp_path / "run.jsonl", about=ABOUT, workers=2)
+        run_benchmark(tree[1], Dies(), tmp_path / "run.jsonl", about=ABOUT, execution=Execution(workers=2))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -146,9 +145,7 @@ def test_an_interrupted_run_stops_without_a_word_from_its_workers(tree, tmp_path
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests may run where it is ignored
     )
     log = out.with_name("run.jsonl.unfinished")
-    deadline = time.monotonic() + 60
-    while (not log.exists() or log.read_text().count("\n") < 3) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for_lines(log, 3)
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode != 0
@@ -160,7 +157,7 @@ def test_an_interrupted_run_stops_without_a_word_from_its_workers(tree, tmp_path
 def test_an_error_comes_from_a_worker_with_its_place(tree, tmp_path):
     finder = ColourFinder(tree[2], tmp_path / "opened", breaks_at="clip-0")
     with pytest.raises(RuntimeError, match="the finder broke") as caught:
-        run(tree[1], finder, tmp_path / "run.jsonl", about=ABOUT, workers=2)
+        run_benchmark(tree[1], finder, tmp_path / "run.jsonl", about=ABOUT, execution=Execution(workers=2))
     assert "In the worker at clip clip-0" in caught.value.__notes__[0]
     assert "fake_ego4d.py" in caught.value.__notes__[0]
     missing = pickle.loads(pickle.dumps(MissingExtraError("ray", "scale")))
@@ -172,7 +169,7 @@ class SaysNothing:
         self.queries = clip.queries
 
     def __enter__(self):
-        return lambda query: no_answer(ABOUT, QueryKey("other", "a", query.key.query_set), "lost")
+        return lambda query: no_answer("vq2d", QueryKey("other", "a", query.key.query_set), "lost")
 
     def __exit__(self, *_):
         pass
@@ -180,7 +177,7 @@ class SaysNothing:
 
 def test_every_query_must_be_answered(tree, tmp_path):
     with pytest.raises(DataError, match="9 queries were not answered, the first is clip clip-0"):
-        run(tree[1], SaysNothing, tmp_path / "run.jsonl", about=ABOUT)
+        run_benchmark(tree[1], SaysNothing, tmp_path / "run.jsonl", about=ABOUT)
 
 
 def test_results_say_what_was_run(tmp_path):
@@ -190,34 +187,18 @@ def test_results_say_what_was_run(tmp_path):
     written = json.loads((tmp_path / "results.json").read_text())
     assert written["results"] == {"success": 1.0}
     assert (written["seed"], written["config"], written["benchmark"]) == (3, {"a": 1}, "vq2d")
-    assert isinstance(no_answer({"benchmark": "vq3d"}, QueryKey("c", "a", "1"), "why"), PlaceAnswer)
-
-
-def test_two_ways_through_a_clip_become_one_track():
-    def follow(way):
-        boxes = np.stack([[f, 0, f + 1, 1] for f in way.frames]).astype(float)
-        return boxes, way.frames / 100 + (0.5 if way.frames[0] < way.frames[-1] else 0)
-
-    start = Box(0, 0, 1, 1)
-    ways = [TrackingPass(np.array(f), start, 12, start) for f in ([12, 18, 24], [12, 6, 0])]
-    found = answer_by_following(QueryKey("c", "a", "1"), ways, follow)
-    assert found.track.frames.tolist() == [0, 6, 12, 18, 24]
-    assert found.track.boxes_xyxy[:, 0].tolist() == [0, 6, 12, 18, 24]
-    assert found.frame_scores == pytest.approx([0, 0.06, 0.62, 0.68, 0.74])
-    assert found.score == pytest.approx(0.74)
-    with pytest.raises(EgoHieraLocError, match="for 3 frames"):
-        answer_by_following(QueryKey("c", "a", "1"), ways, lambda way: (np.zeros((2, 4)), np.zeros(2)))
+    assert isinstance(no_answer("vq3d", QueryKey("c", "a", "1"), "why"), PlaceAnswer)
 
 
 def test_without_ray_the_extra_is_named(tree, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"egohieraloc\[scale\]"):
-        run(
+        run_benchmark(
             tree[1],
             ColourFinder(tree[2], tmp_path / "o"),
             tmp_path / "r.jsonl",
             about=ABOUT,
-            ray_address="local",
+            execution=Execution(ray_address="local"),
         )
 
 
@@ -238,13 +219,18 @@ def test_on_ray_each_clip_asks_for_a_share_of_a_gpu(tree, tmp_path, monkeypatch,
         is_initialized=lambda: True,
         cluster_resources=lambda: gpus,
         remote=Task,
+        put=lambda value: value,
         wait=lambda running, num_returns: (running[:1], running[1:]),
         get=lambda answer: answer,
         exceptions=SimpleNamespace(WorkerCrashedError=ChildProcessError),
     )
     monkeypatch.setitem(sys.modules, "ray", stand_in)
-    found = run(
-        tree[1], ColourFinder(tree[2], tmp_path / "o"), tmp_path / "r.jsonl", about=ABOUT, ray_address="auto"
+    found = run_benchmark(
+        tree[1],
+        ColourFinder(tree[2], tmp_path / "o"),
+        tmp_path / "r.jsonl",
+        about=ABOUT,
+        execution=Execution(ray_address="auto"),
     )
     assert wanted == [share]
     assert len(found) == 10
@@ -262,15 +248,17 @@ def test_ray_gives_the_same_file_though_a_worker_is_killed(tree, whole, tmp_path
         runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join([here, *sys.path])}},
     )
     try:
-        run(
+        run_benchmark(
             tree[1],
             KilledOnce(ColourFinder(tree[2], tmp_path / "opened"), tmp_path / "killed"),
             out,
             about=ABOUT,
-            ray_address="auto",
+            execution=Execution(ray_address="auto"),
         )
         with pytest.raises(EgoHieraLocError, match=r"worker at clip clip-. died"):
-            run(tree[1], Dies(), tmp_path / "dead.jsonl", about=ABOUT, ray_address="auto")
+            run_benchmark(
+                tree[1], Dies(), tmp_path / "dead.jsonl", about=ABOUT, execution=Execution(ray_address="auto")
+            )
     finally:
         ray.shutdown()
     assert (tmp_path / "killed").exists()

@@ -1,4 +1,4 @@
-"""Ego4D-VQ and VISOR as footage: what is known of which frame, what the frames show, masks made once."""
+"""Ego4D-VQ and VISOR as footage: labelled frames, annotated images, and pseudo-masks made once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from egohieraloc.query import Query
 from egohieraloc.settings import update
 from egohieraloc.training.footage import from_ego4d, from_visor, pseudo_masks
 from egohieraloc.training.footage.footage import FootageConfig
-from egohieraloc.training.footage.from_ego4d import UNSURE, Ego4dFootage
+from egohieraloc.training.footage.from_ego4d import UNLABELLED, Ego4dFootage
 from egohieraloc.training.footage.from_visor import VisorFootage
 from egohieraloc.training.footage.pseudo_masks import GRID, MaskCache
 from egohieraloc.types import Mask
@@ -52,11 +52,11 @@ def open_ego4d(root: Path, masks: str = "masks") -> Ego4dFootage:
 
 
 def test_objects_of_ego4d(world: Path) -> None:
-    """Two of each clip that is there; the invalid ones, the clip without a name and the lost one are not."""
+    """Two in each clip; not the invalid queries, the clip without a uid and the clip without a file."""
     objects = open_ego4d(world).objects
     assert [target.key for target in objects] == ["clip-a", "clip-a", "clip-b", "clip-b", "clip-c", "clip-c"]
-    assert [target.place for target in objects] == ["video-0"] * 4 + ["video-1"] * 2
-    assert len({target.name for target in objects}) == len({target.same for target in objects}) == 6
+    assert [target.location for target in objects] == ["video-0"] * 4 + ["video-1"] * 2
+    assert len({target.name for target in objects}) == len({target.identity for target in objects}) == 6
     red = objects[0]
     assert red.boxes.frames.tolist() == [4, 5, 6, 7, 8, 9, CROP_FRAME]
     assert red.boxes.boxes_xyxy[0].tolist() == [52, 20, 52 + SIDE, 20 + SIDE]
@@ -65,16 +65,16 @@ def test_objects_of_ego4d(world: Path) -> None:
 
 def test_after_the_last_appearance_an_object_is_known_to_be_absent(world: Path) -> None:
     red = open_ego4d(world).objects[0]
-    assert red.known.tolist() == [*range(4, 10), *range(10 + UNSURE, QUERY_FRAME)]
+    assert red.labelled.tolist() == [*range(4, 10), *range(10 + UNLABELLED, QUERY_FRAME)]
 
 
-def test_the_same_title_in_a_clip_may_be_the_same_object(world: Path, tmp_path: Path) -> None:
+def test_equal_titles_in_a_clip_may_be_the_same_object(world: Path, tmp_path: Path) -> None:
     content = json.loads((world / "vq_train.json").read_text())
     sets = content["videos"][0]["clips"][0]["annotations"][0]["query_sets"]
     sets["2"]["object_title"] = sets["1"]["object_title"]
     (tmp_path / "vq.json").write_text(json.dumps(content))
     one, other, third, *_ = Ego4dFootage(tmp_path / "vq.json", world / "clips", MaskCache(tmp_path)).objects
-    assert one.same == other.same != third.same
+    assert one.identity == other.identity != third.identity
 
 
 @pytest.mark.parametrize(
@@ -84,17 +84,17 @@ def test_the_same_title_in_a_clip_may_be_the_same_object(world: Path, tmp_path: 
         ({"height": 500.0}, CROP_FRAME, [*range(4, 10), CROP_FRAME]),
     ],
 )
-def test_boxes_are_cut_at_the_border_and_slivers_left_out(
+def test_boxes_are_clipped_to_the_image_and_small_ones_dropped(
     world: Path, tmp_path: Path, changes: dict[str, float], crop: int, frames: list[int]
 ) -> None:
     content = json.loads((world / "vq_train.json").read_text())
     query = content["videos"][0]["clips"][0]["annotations"][0]["query_sets"]["1"]
-    query["response_track"][0] |= changes  # the last frame: the file is not sorted
+    query["response_track"][0] |= changes  # the last frame, as the file is not sorted
     (tmp_path / "vq.json").write_text(json.dumps(content))
     target = Ego4dFootage(tmp_path / "vq.json", world / "clips", MaskCache(tmp_path)).objects[0]
     assert target.boxes.frames.tolist() == frames
     assert target.boxes.boxes_xyxy[:, 3].max() <= HEIGHT
-    assert 9 not in target.known if 9 not in frames else 9 in target.known
+    assert 9 not in target.labelled if 9 not in frames else 9 in target.labelled
     assert target.crop_frame == crop
 
 
@@ -109,11 +109,11 @@ def test_a_crop_of_the_response_itself_keeps_one_box(world: Path, tmp_path: Path
     assert target.crop_frame == 6
 
 
-@pytest.mark.parametrize("number", [0, 2, 4], ids=["file", "folder", "file at 10 a second"])
-def test_views_show_the_object_where_the_annotation_says(world: Path, number: int) -> None:
+@pytest.mark.parametrize("number", [0, 2, 4], ids=["file", "folder", "file at 10 fps"])
+def test_annotated_frames_show_the_object_where_the_annotation_says(world: Path, number: int) -> None:
     footage = open_ego4d(world)
     red = footage.objects[number]
-    seen, gone, crop = footage.views(red, np.array([7, 15, CROP_FRAME]))
+    seen, gone, crop = footage.annotated_frames(red, np.array([7, 15, CROP_FRAME]))
     x, y = ego4d_box("1", 7)
     assert seen.box is not None
     assert seen.mask is not None
@@ -131,31 +131,33 @@ def test_no_query_with_a_clip_is_an_error(world: Path, tmp_path: Path) -> None:
         Ego4dFootage(world / "vq_train.json", tmp_path, MaskCache(tmp_path))
 
 
-def test_damaged_frames_are_an_error_with_a_name(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_frames_are_an_error_that_names_the_object(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     footage = open_ego4d(world)
     monkeypatch.setattr(from_ego4d.Video, "frames", lambda self, indices: iter(()))
     with pytest.raises(VideoError, match=r"clip-a, .* needs are damaged"):
-        footage.views(footage.objects[0], np.array([7]))
+        footage.annotated_frames(footage.objects[0], np.array([7]))
 
 
 def test_masks_are_made_once(world: Path) -> None:
-    asked: list[Query] = []
+    queries: list[Query] = []
 
     def provider(query: Query) -> tuple[Mask, float]:
-        asked.append(query)
+        queries.append(query)
         return colour_provider(query)
 
     footage = open_ego4d(world, "once")
     with pytest.raises(DataError, match=r"6 of 6 objects have no masks .* Run `egohieraloc pseudo-masks`"):
         footage.require_masks()
     assert footage.make_masks(provider, progress=no_progress) == 6
-    assert len(asked) == sum(len(target.boxes) for target in footage.objects)
+    assert len(queries) == sum(len(target.boxes) for target in footage.objects)
     footage.require_masks()
     assert footage.make_masks(provider, progress=no_progress) == 0
-    assert len(asked) == sum(len(target.boxes) for target in footage.objects)
+    assert len(queries) == sum(len(target.boxes) for target in footage.objects)
 
 
-def test_stopped_in_between_nothing_half_made_stays(world: Path) -> None:
+def test_an_interrupted_run_leaves_no_partial_masks(world: Path) -> None:
     def stops(query: Query) -> tuple[Mask, float]:
         nonlocal left
         left -= 1
@@ -171,7 +173,7 @@ def test_stopped_in_between_nothing_half_made_stays(world: Path) -> None:
     assert footage.make_masks(colour_provider, progress=no_progress) == 5
 
 
-def test_masks_stay_in_their_box_and_where_there_is_none_the_box_is_it(world: Path) -> None:
+def test_masks_are_clipped_to_their_box_and_an_empty_mask_becomes_the_box(world: Path) -> None:
     for name, found, share in (("all", True, 1.0), ("none", False, 1.0)):
         footage = open_ego4d(world, name)
         cache = MaskCache(world / name)
@@ -179,13 +181,13 @@ def test_masks_stay_in_their_box_and_where_there_is_none_the_box_is_it(world: Pa
         grids = cache.grids(footage.objects[0])
         assert grids.shape == (7, GRID, GRID)
         assert grids.mean() == share
-        view = footage.views(footage.objects[0], np.array([7]))[0]
-        assert view.mask is not None
-        assert view.mask.sum() == (SIDE // 2) ** 2
+        annotated = footage.annotated_frames(footage.objects[0], np.array([7]))[0]
+        assert annotated.mask is not None
+        assert annotated.mask.sum() == (SIDE // 2) ** 2
 
 
-def test_many_boxes_are_made_a_few_at_a_time(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pseudo_masks, "AT_A_TIME", 3)
+def test_masks_are_made_in_batches(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pseudo_masks, "BATCH", 3)
     footage = open_ego4d(world, "few")
     sizes = []
     images = footage.images
@@ -201,7 +203,7 @@ def test_masks_of_other_boxes_and_broken_files_are_refused(world: Path) -> None:
     cache, target = MaskCache(world / "bad"), footage.objects[0]
     cache.make(target, footage, colour_provider)
     cache.path(target).rename(cache.path(footage.objects[1]))
-    with pytest.raises(DataError, match=r"was made for other boxes. Remove it and run"):
+    with pytest.raises(DataError, match=r"was made from other boxes. Remove it and run"):
         cache.grids(footage.objects[1])
     cache.path(target).write_bytes(b"half")
     with pytest.raises(DataError, match=r"cannot be read as pseudo-masks"):
@@ -219,27 +221,27 @@ def open_visor(kitchen: tuple[Path, str]) -> VisorFootage:
 
 
 def test_objects_of_visor(kitchen: tuple[Path, str]) -> None:
-    """Two lids in each of two stretches of two videos, no hands; every second of the dense frames."""
+    """Two lids in each of two sequences of two videos, no hands; half of the dense frames."""
     footage = open_visor(kitchen)
     assert len(footage.objects) == 8
     assert not any("hand" in target.name for target in footage.objects)
-    assert {target.place for target in footage.objects} == {"P01", "P02"}
-    assert len({target.same for target in footage.objects}) == 4  # a name in a video
+    assert {target.location for target in footage.objects} == {"P01", "P02"}
+    assert len({target.identity for target in footage.objects}) == 4  # one per name and video
     red, blue = footage.objects[0], footage.objects[1]
     assert (red.width, red.height) == VISOR_SIZE[kitchen[1]]
     if kitchen[1] == "sparse":
         assert red.boxes.frames.tolist() == [1, 2, 3, 4, 5]
         assert blue.boxes.frames.tolist() == [3, 4, 5, 6, 7]
-        assert red.known.tolist() == blue.known.tolist() == list(range(10))
-        assert footage.objects[2].known.tolist() == list(range(10, 20))
+        assert red.labelled.tolist() == blue.labelled.tolist() == list(range(10))
+        assert footage.objects[2].labelled.tolist() == list(range(10, 20))
     else:
-        assert red.known.tolist() == [0, 1, 2, 3, 4]
+        assert red.labelled.tolist() == [0, 1, 2, 3, 4]
         assert red.boxes.frames.tolist() == [1, 2]
 
 
-def test_views_of_visor_have_the_polygons_as_masks(kitchen: tuple[Path, str]) -> None:
+def test_masks_of_visor_are_the_polygons(kitchen: tuple[Path, str]) -> None:
     footage = open_visor(kitchen)
-    gone, seen = footage.views(footage.objects[0], np.array([0, 1]))
+    gone, seen = footage.annotated_frames(footage.objects[0], np.array([0, 1]))
     assert (gone.box, gone.mask) == (None, None)
     assert seen.box is not None
     assert seen.mask is not None
@@ -252,12 +254,12 @@ def test_views_of_visor_have_the_polygons_as_masks(kitchen: tuple[Path, str]) ->
     assert seen.mask.mean() == pytest.approx(np.prod(expected[2:] - expected[:2]) / (480 * 270), rel=0.1)
 
 
-def test_frames_without_an_image_are_passed_over(tmp_path: Path) -> None:
+def test_frames_without_an_image_are_skipped(tmp_path: Path) -> None:
     root = write_visor(tmp_path, videos=("P01_01",))
     images = sorted((root / "images" / "P01_01").iterdir())
     images[2].unlink()
     red = VisorFootage(root / "annotations", root / "images", dense=False).objects[0]
-    assert len(red.known) == 9
+    assert len(red.labelled) == 9
     assert len(red.boxes) == len(SHOWN["red lid"]) - 1
     with pytest.raises(DataError, match=r"No object of .* has an image"):
         VisorFootage(root / "annotations", tmp_path, dense=False)
@@ -265,7 +267,7 @@ def test_frames_without_an_image_are_passed_over(tmp_path: Path) -> None:
         VisorFootage(tmp_path, tmp_path, dense=False)
 
 
-def test_frames_in_which_an_object_is_tiny_say_nothing(tmp_path: Path) -> None:
+def test_frames_in_which_an_object_is_tiny_are_not_labelled(tmp_path: Path) -> None:
     root = write_visor(tmp_path, videos=("P01_01",))
     path = root / "annotations" / "P01_01.json"
     content = json.loads(path.read_text())
@@ -274,14 +276,14 @@ def test_frames_in_which_an_object_is_tiny_say_nothing(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     red = VisorFootage(root / "annotations", root / "images", dense=False).objects[0]
     assert red.boxes.frames.tolist() == [1, 3, 4, 5]
-    assert red.known.tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+    assert red.labelled.tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9]
 
 
-def test_dense_frames_are_never_nearer_than_the_gap(kitchen: tuple[Path, str]) -> None:
+def test_dense_frames_keep_the_minimum_gap(kitchen: tuple[Path, str]) -> None:
     footage = open_visor(kitchen)
     numbers = np.array([frame.frame_index for frame in footage._frames])
     steps = np.diff(numbers)
-    assert steps[steps > 0].min() >= from_visor.GAP
+    assert steps[steps > 0].min() >= from_visor.MIN_FRAME_GAP
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Clips cut from footage, loaded by workers, trained on from the command line."""
+"""Clips cut from footage, loaded by workers, and training on them from the command line."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from egohieraloc.errors import ConfigError, DataError, QueryError, VideoError
 from egohieraloc.settings import override, update
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.footage import clips as footage_clips
-from egohieraloc.training.footage.clips import FootageClips, turned, windows
-from egohieraloc.training.footage.footage import FootageConfig, View
+from egohieraloc.training.footage.clips import FootageClips, rotated_query, windows
+from egohieraloc.training.footage.footage import AnnotatedFrame, FootageConfig
 from egohieraloc.training.footage.loading import LoadedClips, ego4d_footage, open_footage
 from egohieraloc.types import Box
 from footage_world import BLUE, RED, colour_provider, write_ego4d, write_visor
@@ -52,14 +52,14 @@ def assert_equal(one: ClipBatch, other: ClipBatch) -> None:
         assert torch.equal(getattr(one, name), getattr(other, name)), name
 
 
-def test_a_clip_follows_from_seed_step_and_place(world: Path) -> None:
+def test_a_clip_depends_on_seed_step_and_index(world: Path) -> None:
     some = clips(world)
     assert_equal(some[3, 4], clips(world)[3, 4])
     others = [some[3, 5], some[4, 4], clips(world, seed=1)[3, 4]]
     assert all(not torch.equal(some[3, 4].query, other.query) for other in others)
 
 
-def test_shapes_and_kinds(world: Path) -> None:
+def test_shapes_and_types(world: Path) -> None:
     batch = clips(world)[0, 0]
     assert batch.query.shape == (1, 3, 64, 64)
     assert batch.query_mask.shape == (1, 1, 64, 64)
@@ -74,12 +74,12 @@ def test_three_tenths_of_every_batch_are_visor(world: Path) -> None:
     assert trust.unflatten(0, (3, 10)).eq(1).sum(1).tolist() == [3, 3, 3]
     assert trust.unique().tolist() == pytest.approx([0.3, 1.0])
     halves = trust.unflatten(0, (6, 5)).eq(1).sum(1)
-    assert halves.min() >= 1  # spread evenly, so that each of two processes has some
+    assert halves.min() >= 1  # evenly spread, so each of two processes gets some
     alone = clips(world, visor_share=0.0)
     assert [float(alone[0, place].trust) for place in range(10)] == pytest.approx([0.3] * 10)
 
 
-def test_positives_and_negatives_come_in_one_clip(world: Path) -> None:
+def test_a_clip_has_frames_with_and_without_the_object(world: Path) -> None:
     present = torch.cat([clips(world, absent_share=0.0)[0, k].presence for k in range(10)])
     assert (present.amax(1) == 1).all()
     assert (present.amin(1) == 0).any()
@@ -87,8 +87,8 @@ def test_positives_and_negatives_come_in_one_clip(world: Path) -> None:
     assert absent.sum() == 0
 
 
-def test_truth_lies_on_the_object(world: Path) -> None:
-    """What the mask covers has one of the two colours, and so does the query; the box is round the mask."""
+def test_masks_and_boxes_fit_the_object(world: Path) -> None:
+    """Under the mask is the colour of the query's object, and the box is tight around the mask."""
     some = clips(world, absent_share=0.0, brightness=0.0)
     for place in range(10):
         batch = some[0, place]
@@ -104,26 +104,26 @@ def test_truth_lies_on_the_object(world: Path) -> None:
             assert (tight - batch.boxes[0, time]).abs().max() <= 4
 
 
-def test_an_object_that_is_never_absent_is_looked_for_elsewhere(world: Path) -> None:
+def test_a_negative_clip_of_an_object_that_is_never_absent_is_from_another_location(world: Path) -> None:
     footage = open_footage(update(CONFIG, {"visor_share": 0.0}), world)[0]
-    shown = [replace(target, known=target.boxes.frames[:-1]) for target in footage.objects]
+    shown = [replace(target, labelled=target.boxes.frames[:-1]) for target in footage.objects]
 
     class Always:
         objects, trust = shown, 0.3
 
-        def views(self, target, frames):
-            asked.append(target.place)
-            return footage.views(target, frames)
+        def annotated_frames(self, target, frames):
+            read.append(target.location)
+            return footage.annotated_frames(target, frames)
 
-    asked: list[str] = []
+    read: list[str] = []
     some = FootageClips([Always()], update(CONFIG, {"absent_share": 1.0}), NETWORK, batch=4, seed=0)
     for place in range(6):
         batch = some[0, place]
         assert batch.presence.sum() == batch.masks.sum() == 0
-    pairs = [tuple(asked[k : k + 2]) for k in range(0, len(asked), 2)]  # the clip's place, the query's
+    pairs = [tuple(read[k : k + 2]) for k in range(0, len(read), 2)]  # location of the clip, of the query
     assert all(clip != query for clip, query in pairs)
-    Always.objects = [target for target in shown if target.place == "video-0"]
-    assert some[0, 0].presence.sum() > 0  # nowhere else to look
+    Always.objects = [target for target in shown if target.location == "video-0"]
+    assert some[0, 0].presence.sum() > 0  # there is no other location
 
 
 def test_queries_come_from_the_crop_or_from_the_track(world: Path) -> None:
@@ -132,17 +132,17 @@ def test_queries_come_from_the_crop_or_from_the_track(world: Path) -> None:
     class Watched:
         objects, trust = footage.objects, 0.3
 
-        def views(self, target, frames):
-            asked.append(frames.tolist())
-            return footage.views(target, frames)
+        def annotated_frames(self, target, frames):
+            read.append(frames.tolist())
+            return footage.annotated_frames(target, frames)
 
     for share in (0.0, 1.0):
-        asked: list[list[int]] = []
+        read: list[list[int]] = []
         config = update(CONFIG, {"replaced_share": share, "absent_share": 0.0})
         some = FootageClips([Watched()], config, NETWORK, batch=4, seed=0)
         for place in range(8):
             some[0, place]
-        window, query = asked[::2], [frames[0] for frames in asked[1::2]]
+        window, query = read[::2], [frames[0] for frames in read[1::2]]
         if share == 0:
             assert set(query) == {23}
         else:
@@ -150,7 +150,7 @@ def test_queries_come_from_the_crop_or_from_the_track(world: Path) -> None:
             assert not any(q in w for w, q in zip(window, query, strict=True))
 
 
-def test_brightness_changes_clip_and_query_each_by_its_own_factor(world: Path) -> None:
+def test_brightness_of_clip_and_query_changes_independently(world: Path) -> None:
     dark, plain = clips(world, brightness=0.3), clips(world, brightness=0.0)
     ratios = []
     for place in range(6):
@@ -162,20 +162,22 @@ def test_brightness_changes_clip_and_query_each_by_its_own_factor(world: Path) -
     assert np.abs(np.subtract(*np.array(ratios).T)).max() > 0.05
 
 
-def bar_view() -> View:
-    """A bar 40 x 10 with a red left half."""
+def annotated_bar() -> AnnotatedFrame:
+    """A bar of 40 x 10 px whose left half is red."""
     image = np.full((80, 100, 3), 100, np.uint8)
     mask = np.zeros((80, 100), bool)
     x, y = 50, 30
     mask[y - 5 : y + 5, x - 20 : x + 20] = True
     image[mask] = (30, 30, 200)
     image[y - 5 : y + 5, x - 20 : x] = (200, 30, 30)
-    return View(image, Box(x - 20, y - 5, x + 20, y + 5), mask)
+    return AnnotatedFrame(image, Box(x - 20, y - 5, x + 20, y + 5), mask)
 
 
 @pytest.mark.parametrize(("angle", "size"), [(0, (40, 10)), (90, (10, 40)), (-90, (10, 40)), (45, (35, 35))])
-def test_a_query_turns_about_its_middle_with_its_mask_and_box(angle: float, size: tuple[int, int]) -> None:
-    query = turned(bar_view(), angle, 1.6)
+def test_a_query_is_rotated_about_its_centre_with_its_mask_and_box(
+    angle: float, size: tuple[int, int]
+) -> None:
+    query = rotated_query(annotated_bar(), angle, 1.6)
     assert query.mask is not None
     assert (query.box.width, query.box.height) == pytest.approx(size, abs=2)
     assert query.box.center == pytest.approx((query.image.shape[1] / 2,) * 2, abs=1)
@@ -186,34 +188,36 @@ def test_a_query_turns_about_its_middle_with_its_mask_and_box(angle: float, size
     assert (x, y) == pytest.approx(tuple(expected), abs=1)
 
 
-def test_a_window_of_any_turned_query_fits_its_image() -> None:
-    bar = bar_view()
+def test_the_window_of_a_rotated_query_fits_its_image() -> None:
+    bar = annotated_bar()
     mask = np.zeros_like(bar.mask)
     mask[20:60, 30:70] = True
-    for view in (bar, View(bar.image, Box(30, 20, 70, 60), mask)):
+    for annotated in (bar, AnnotatedFrame(bar.image, Box(30, 20, 70, 60), mask)):
         for angle in range(-135, 136, 15):
-            query = turned(view, angle, 1.6)
+            query = rotated_query(annotated, angle, 1.6)
             assert 1.6 * max(query.box.width, query.box.height) <= query.image.shape[0] + 1
 
 
-def test_what_cannot_be_turned_says_so() -> None:
-    view = bar_view()
-    with pytest.raises(QueryError, match="does not: its mask is empty"):
-        turned(View(view.image), 0, 1.6)
-    with pytest.raises(QueryError, match="too small to be turned"):
-        turned(View(view.image, view.box, np.zeros_like(view.mask)), 0, 1.6)
+def test_a_frame_without_the_object_cannot_become_a_query() -> None:
+    bar = annotated_bar()
+    with pytest.raises(QueryError, match="does not show it: the mask is empty"):
+        rotated_query(AnnotatedFrame(bar.image), 0, 1.6)
+    with pytest.raises(QueryError, match="too small to be rotated"):
+        rotated_query(AnnotatedFrame(bar.image, bar.box, np.zeros_like(bar.mask)), 0, 1.6)
 
 
-def test_windows_are_runs_of_known_frames(world: Path) -> None:
-    target = open_footage(CONFIG, world)[0].objects[0]  # seen 4 to 9, then known from 12 to 21 to be absent
+def test_windows_are_runs_of_labelled_frames(world: Path) -> None:
+    target = open_footage(CONFIG, world)[0].objects[0]  # visible in 4 to 9, absent in 12 to 21
     assert windows(target, 3, absent=True).tolist() == [[k, k + 1, k + 2] for k in range(12, 20)]
     shown = windows(target, 3, absent=False)
     assert shown[:4].tolist() == [[k, k + 1, k + 2] for k in range(4, 8)]
     assert shown[-1].tolist() == [9, 12, 13]
-    assert windows(replace(target, known=np.array([8, 9])), 4, absent=False).tolist() == [[8, 9, 9, 9]]
+    assert windows(replace(target, labelled=np.array([8, 9])), 4, absent=False).tolist() == [[8, 9, 9, 9]]
 
 
-def test_damaged_frames_are_drawn_again_a_few_times(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clip_with_damaged_frames_is_drawn_again_a_few_times(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     some = clips(world)
     usual = FootageClips._clip
     calls: list[int] = []
@@ -237,12 +241,12 @@ def load(world: Path, places: range, *, workers: int = 0) -> LoadedClips:
     return LoadedClips(clips(world, batch=4), places, workers=workers, device=CPU)
 
 
-def test_workers_change_nothing_and_any_step_can_be_first(world: Path) -> None:
-    alone, helped = load(world, range(4)), load(world, range(4), workers=2)
+def test_batches_depend_neither_on_workers_nor_on_the_first_step(world: Path) -> None:
+    plain, parallel = load(world, range(4)), load(world, range(4), workers=2)
     state = torch.get_rng_state()
-    batches = [alone(step) for step in range(4)]
+    batches = [plain(step) for step in range(4)]
     for step in (0, 1, 2, 3, 2, 3):  # in order, then as after a resume
-        assert_equal(helped(step), batches[step])
+        assert_equal(parallel(step), batches[step])
     assert torch.equal(torch.get_rng_state(), state)
     assert batches[0].frames.dtype == torch.float32
     assert 0 <= batches[0].frames.min() < 0.3 < batches[0].frames.max() <= 1
@@ -250,7 +254,7 @@ def test_workers_change_nothing_and_any_step_can_be_first(world: Path) -> None:
     assert len({int(v) for batch in batches for v in batch.source}) > 3
 
 
-def test_two_processes_load_the_batch_of_one_between_them(world: Path) -> None:
+def test_two_processes_load_the_halves_of_a_batch(world: Path) -> None:
     whole = load(world, range(4))(7)
     parts = [load(world, range(4)[part_of_batch(4, rank, 2)])(7) for rank in range(2)]
     assert_equal(ClipBatch.cat(parts), whole)
@@ -258,7 +262,7 @@ def test_two_processes_load_the_batch_of_one_between_them(world: Path) -> None:
 
 
 def test_every_tensor_of_a_batch_is_pinned(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the loader does where there is a GPU; here there is none."""
+    """As the DataLoader does with a GPU; tested without one."""
     from torch.utils.data._utils.pin_memory import pin_memory
 
     batch = clips(world)[0, 0]
@@ -285,7 +289,7 @@ validate_every = 2
 clip_frames = 2
 workers = 1
 [validation]
-questions = 2
+queries = 2
 """
 
 
@@ -306,13 +310,15 @@ def test_masks_by_sam_from_the_command_line(options: list[str | Path], tmp_path:
     save_tiny_sam(tmp_path / "sam")
     options += ["--set", f"footage.pseudo_masks={tmp_path / 'masks'}"]
     made = command("pseudo-masks", *options, "--sam", tmp_path / "sam")
-    assert "Made the masks of 6 objects; 6 are there." in made
+    assert "Made the masks of 6 objects; all 6 have masks now." in made
     assert len(list((tmp_path / "masks").glob("*.npz"))) == 6
-    open_footage(update(CONFIG, {"pseudo_masks": str(tmp_path / "masks")}), Path(options[3]))  # all are there
+    open_footage(
+        update(CONFIG, {"pseudo_masks": str(tmp_path / "masks")}), Path(options[3])
+    )  # does not miss any
 
 
 def test_training_on_footage_from_the_command_line(options: list[str | Path], tmp_path: Path) -> None:
-    """With validation; and stopped after the first step and resumed, it ends with the same weights."""
+    """With validation; stopped after the first step and resumed, it ends with the same weights."""
     assert "step 3 of 3" in command("train", *options, "--out", tmp_path / "whole")
     assert "step 1 of 3" in command("train", *options, "--out", tmp_path / "parts", "--minutes", "0")
     command("train", *options, "--out", tmp_path / "parts", "--resume")
@@ -326,14 +332,14 @@ def test_training_on_footage_from_the_command_line(options: list[str | Path], tm
     assert (tmp_path / "whole" / "best.safetensors").exists()
 
 
-def test_a_look_at_the_footage(options: list[str | Path], tmp_path: Path) -> None:
-    command("train", *options, "--out", tmp_path / "look", "--preview")
-    sheet = cv2.imread(str(tmp_path / "look" / "contact_sheet.png"))
+def test_preview_of_footage(options: list[str | Path], tmp_path: Path) -> None:
+    command("train", *options, "--out", tmp_path / "preview", "--preview")
+    sheet = cv2.imread(str(tmp_path / "preview" / "contact_sheet.png"))
     assert sheet.shape == (8 * 448, 224 + 2 * 448, 3)
     with pytest.raises(ConfigError, match="Only composed clips"):
-        command("train", *options, "--out", tmp_path / "look", "--preview", "--publishable")
+        command("train", *options, "--out", tmp_path / "preview", "--preview", "--publishable")
 
 
-def test_without_masks_training_says_what_to_do_first(options: list[str | Path], tmp_path: Path) -> None:
+def test_without_masks_training_says_how_to_make_them(options: list[str | Path], tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Run `egohieraloc pseudo-masks` first"):
         command("train", *options, "--out", tmp_path / "run", "--set", "footage.pseudo_masks=nowhere")
