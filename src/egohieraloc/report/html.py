@@ -21,14 +21,7 @@ from egohieraloc.report.scene import Scene
 from egohieraloc.result import Result
 from egohieraloc.types import Box
 
-SCRIPTS = (
-    "tools.js",
-    "answer.js",
-    "marks.js",
-    "curve.js",
-    "scene.js",
-    "report.js",
-)  # who imports comes later
+SCRIPTS = ("tools.js", "answer.js", "marks.js", "curve.js", "scene.js", "report.js")  # imported ones first
 QUERY_WIDTH_PX = 480
 QUERY_MARGIN = 0.6  # of the box's longer side, shown around it
 
