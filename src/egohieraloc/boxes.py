@@ -21,7 +21,8 @@ def iou_xyxy(a: NDArray[np.floating], b: NDArray[np.floating]) -> Floats:
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     intersection = intersection_xyxy(a, b)
     union = (a[..., 2:] - a[..., :2]).prod(-1) + (b[..., 2:] - b[..., :2]).prod(-1) - intersection
-    return np.divide(intersection, union, out=np.zeros_like(union), where=union > 0)
+    iou: Floats = np.divide(intersection, union, out=np.zeros_like(union), where=union > 0)
+    return iou
 
 
 def mask_to_box(mask: Mask) -> Box | None:
