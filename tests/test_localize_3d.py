@@ -157,7 +157,7 @@ def test_posed_images_go_into_the_map(told, video, monkeypatch):
 
 def test_other_anchors_other_samples_and_other_settings_are_other_poses(told, video, monkeypatch, tmp_path):
     keys = []
-    monkeypatch.setattr("egohieraloc.poses.reconstruct", lambda *a, key, **k: keys.append(key))
+    monkeypatch.setattr("egohieraloc.poses.reconstruct", lambda frames, path, **k: keys.append(path))
     encoded, few = np.arange(10), np.arange(5)
     anchor = Anchor(np.zeros((4, 4, 3), np.uint8), CAMERA, np.zeros(3))
     moved = Anchor(anchor.rgb, CAMERA, np.ones(3))

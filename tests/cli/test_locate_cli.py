@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from egohieraloc import __version__
-from egohieraloc.cli.eval import Run as EvalRun
+from egohieraloc.cli.eval import RunOptions
 from egohieraloc.images import write_image
 from untrained import run_command, untrained_model
 
@@ -215,7 +215,7 @@ def test_a_warning_is_one_plain_line(run: Run, tmp_path: Path, monkeypatch: pyte
 def test_a_folder_called_like_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mini").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert EvalRun(annotations=tmp_path, out=tmp_path / "out.jsonl").system.model == "mini"
+    assert RunOptions(annotations=tmp_path, out=tmp_path / "out.jsonl").system.model == "mini"
 
 
 def test_before_the_first_frame_nothing_was_seen(run: Run, tmp_path: Path) -> None:

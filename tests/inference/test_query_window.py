@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from egohieraloc.inference.query_window import QueryWindow, cut_window, window_to_image
+from egohieraloc.images import soft_mask_on_image
+from egohieraloc.inference.query_window import QueryWindow, cut_window
 from egohieraloc.query import Query
 from egohieraloc.types import Box
 
@@ -105,8 +106,8 @@ def test_a_mask_of_the_window_goes_back_to_the_image(cells: int) -> None:
     )
     assert found.mask is not None
     step = 64 // cells
-    grid = found.mask[::step, ::step].astype(np.float32)
-    back = window_to_image(grid, found.region, 100, 120) > 0.5
+    grid = found.mask[::step, ::step].astype(np.uint8) * 255
+    back = soft_mask_on_image(grid, found.region, 120, 100) > 127
     assert back.shape == mask.shape
     assert (back != mask).sum() <= (0 if step == 1 else 80)
     assert back.nonzero()[0].mean() == pytest.approx(mask.nonzero()[0].mean(), abs=0.5)

@@ -28,20 +28,20 @@ COMMANDS = {
     "distill": Command(
         "train",
         "distill",
-        "Give a backbone without pretrained weights a start: it learns another one's maps of photographs.",
+        "Pretrain a backbone by distillation: it learns the feature maps of one with ImageNet weights.",
     ),
     "pseudo-masks": Command(
         "train",
         "pseudo_masks",
-        "Make a mask for every box of Ego4D-VQ, once, before training. Goes on where it was stopped.",
+        "Make a mask for every box of Ego4D-VQ, once, before training. Can be interrupted and run again.",
     ),
     "average": Command(
-        "average", "average", "Write the mean of weights files, which is often better than each of them."
+        "average", "average", "Average weights files; the mean is often better than each of them."
     ),
     "calibrate": Command(
         "calibrate",
         "calibrate",
-        "Fit the answer's score on composed videos of objects that were never trained on.",
+        "Calibrate the answer's score on composed videos of objects held out from training.",
     ),
     "demo": Command(
         "demo", "demo", "Find a teddy bear in a rendered walk through a room, and compare with the truth."
