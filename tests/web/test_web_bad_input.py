@@ -14,7 +14,9 @@ from fastapi.testclient import TestClient
 from web_clients import ask, wait_for
 
 from egohieraloc.images import write_image
-from egohieraloc.web import media, routes
+from egohieraloc.progress import no_progress
+from egohieraloc.web import media, videos
+from egohieraloc.web.media import QuerySource
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +88,7 @@ def test_no_room_on_the_disk(client: TestClient, monkeypatch: pytest.MonkeyPatch
     class Full:
         free = 10
 
-    monkeypatch.setattr(routes.shutil, "disk_usage", lambda folder: Full)
+    monkeypatch.setattr(videos.shutil, "disk_usage", lambda folder: Full)
     assert "not enough room" in refusal(send(client, clip.read_bytes()), 507)
 
 
@@ -206,10 +208,11 @@ def test_an_image_size_beyond_all_measure(
 ) -> None:
     monkeypatch.setattr(media, "MAX_PIXELS", 100)
     with pytest.raises(Exception, match="160x120; at most"):
-        media.inspect_video(None, None, clip)
+        media.inspect_video(None, no_progress, clip)
     write_image(tmp_path / "big.png", np.zeros((20, 20, 3), np.uint8))
+    source = QuerySource(clip, tmp_path / "big.png", None, None)
     with pytest.raises(Exception, match="image is too large"):
-        media.prepare_query(None, None, tmp_path, clip, None, None, tmp_path / "big.png")
+        media.prepare_query(None, no_progress, tmp_path, source)
 
 
 def test_the_type_check_survives_a_death(

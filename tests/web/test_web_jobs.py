@@ -17,7 +17,7 @@ import pytest
 from web_clients import ask, upload, wait_for
 
 from egohieraloc.errors import OutputError
-from egohieraloc.web import jobs, process, routes
+from egohieraloc.web import jobs, process, queries
 from egohieraloc.web.jobs import _Running
 from egohieraloc.web.library import Library, UnknownIdError
 from egohieraloc.web.process import OwnProcess, ProcessDiedError, StoppedError
@@ -146,7 +146,7 @@ def test_the_queue_has_an_end(
         ask(client, video_id)
         ask(client, video_id)
         refused = client.post(f"/videos/{video_id}/queries", data={"time_s": "1", "box": "9,9,9,9"})
-        assert (refused.status_code, refused.json()["error"][:20]) == (429, "2 questions wait alr")
+        assert (refused.status_code, refused.json()["error"][:20]) == (429, "2 queries are waitin")
 
 
 def test_damaged_entries_are_passed_over(serve: Serve, clip: Path, tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_damaged_entries_are_passed_over(serve: Serve, clip: Path, tmp_path: Pat
 
 
 def test_events_keep_the_line_open_and_end_with_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "EVENT_SILENCE_S", -1.0)
-    monkeypatch.setattr(routes, "EVENT_PAUSE_S", 0.0)
+    monkeypatch.setattr(queries, "EVENT_SILENCE_S", -1.0)
+    monkeypatch.setattr(queries, "EVENT_PAUSE_S", 0.0)
     entry = QueryEntry(id="0" * 16, video_id="1" * 16, created_at=0)
     looks = iter([entry, entry, UnknownIdError("removed")])
 
@@ -175,7 +175,7 @@ def test_events_keep_the_line_open_and_end_with_the_question(monkeypatch: pytest
         return found
 
     async def collect() -> list[str]:
-        return [text async for text in routes._events(look)]
+        return [text async for text in queries._events(look)]
 
     first, second = asyncio.run(collect())
     assert first.startswith('event: progress\ndata: {"id":"0000')
