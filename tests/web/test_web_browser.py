@@ -163,7 +163,7 @@ def test_upload_scrub_draw_ask_and_see_the_answer(open_page: Open, clip: Path, l
     screenshot(page, "progress")
     (live.switches / "hold").unlink()
     wait_for_headline(page, "Last seen from 0:02.0 to 0:03.0")
-    assert page.inner_text("#answer-words") == "0:02.0 – 0:03.0, confidence 0.87."
+    assert page.inner_text("#answer-words") == "0:02.0 – 0:03.0, confidence\u00a00.87."
     assert page.inner_text("#moment") == "0:02.6 of 0:04.0"
     assert rectangle(page) == pytest.approx([62, 30, 40, 40], abs=0.1)
     assert page.locator("#marks image").count() == 1
@@ -261,7 +261,7 @@ def test_not_this_one_shows_the_next(open_page: Open) -> None:
     ask_about_the_square(page)
     wait_for_headline(page, "Last seen")
     page.click("#not-this")
-    assert page.inner_text("#answer-words") == "Candidate 2 of 2: 0:00.6 – 0:01.0, confidence 0.60."
+    assert page.inner_text("#answer-words") == "Candidate 2 of 2: 0:00.6 – 0:01.0, confidence\u00a00.60."
     assert page.inner_text("#headline") == "Also seen from 0:00.6 to 0:01.0"
     assert page.inner_text("#moment").startswith("0:00.8")
     assert rectangle(page, "rect.mark.other")[0] == pytest.approx(26, abs=0.1)

@@ -1,4 +1,4 @@
-"""Questions in the queue: many at once, cancelled, surviving a crash and a restart."""
+"""Queries in the queue: many at once, cancelled, surviving a crash and a restart."""
 
 from __future__ import annotations
 
@@ -95,6 +95,58 @@ def test_an_answer_that_cannot_be_written_stops_nothing(
         assert "No space left on device" in capfd.readouterr().err
         assert wait_for(client, ask(client, video_id)["id"], "done")["found"]
         assert client.delete(f"/queries/{lost}").json()["status"] == "cancelled"
+
+
+def test_a_folder_that_cannot_be_made_stops_nothing(
+    serve: Serve,
+    clip: Path,
+    switches: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def full(library: Library) -> None:
+        raise OSError("No space left on device")
+
+    (switches / "hold").touch()
+    with serve(workers=1) as client:
+        video_id = upload(client, clip)["id"]
+        first, lost = ask(client, video_id)["id"], ask(client, video_id)["id"]
+        wait_for(client, first, "running")
+        with monkeypatch.context() as patch:
+            patch.setattr(Library, "incoming", full)
+            (switches / "hold").unlink()
+            wait_for(client, first, "done")
+            until = time.monotonic() + 60
+            while "No space left on device" not in capfd.readouterr().err:
+                assert time.monotonic() < until
+                time.sleep(0.02)
+        assert client.get(f"/queries/{lost}").json()["status"] == "waiting"
+        assert wait_for(client, ask(client, video_id)["id"], "done")["found"]
+
+
+def test_an_answer_replaces_what_a_stopped_server_left(
+    serve: Serve, clip: Path, switches: Path, tmp_path: Path
+) -> None:
+    (switches / "hold").touch()
+    with serve() as client:
+        query_id = ask(client, upload(client, clip)["id"])["id"]
+        left = tmp_path / "page" / "queries" / query_id / "answer" / "left"
+        left.parent.mkdir()
+        left.touch()
+        (switches / "hold").unlink()
+        assert wait_for(client, query_id, "done")["answer"]["found"]
+    assert not left.exists()
+    assert not list((tmp_path / "page" / "incoming").iterdir())
+
+
+def test_a_damaged_answer_is_none(serve: Serve, clip: Path, tmp_path: Path) -> None:
+    with serve() as client:
+        done = wait_for(client, ask(client, upload(client, clip)["id"], in_3d="1")["id"], "done")
+        path = tmp_path / "page" / "queries" / done["id"] / "answer" / "result.json"
+        for text in ("{", path.read_text().replace('"version": 1', '"version": 0')):
+            path.write_text(text)
+            assert client.get(f"/queries/{done['id']}").json()["answer"] is None
+            assert client.get(f"/queries/{done['id']}/scene").status_code == 404
 
 
 def test_a_restart_keeps_results_and_goes_on(

@@ -15,4 +15,4 @@ export const spanOf = (result, first_s, last_s, name) =>
 
 export const fromTo = (track, word = "–") => `${clock(track[0].time_s)} ${word} ${clock(track.at(-1).time_s)}`;
 
-export const confidence = ({ score }) => `confidence ${score.toFixed(2)}`;
+export const confidence = ({ score }) => `confidence\u00a0${score.toFixed(2)}`;
