@@ -1,6 +1,6 @@
 // The page: chooses videos, asks, follows the work, shows the answer. What is chosen stands in the address, so
 // that a reload shows the same again.
-import { candidates, spanOf } from "./answer.js";
+import { candidates, seenAt, spanOf } from "./answer.js";
 import { Curve } from "./curve.js";
 import { Place } from "./place.js";
 import { call, send } from "./requests.js";
@@ -31,21 +31,10 @@ function goTo(time) {
   viewer.seek(time);
 }
 
-// The object at a moment, between two samples on the straight line: {box, mask, other} or null.
+// What to mark at a moment; masks only while the video stands still.
 function viewAt(time, playing) {
-  const track = shown()?.track, { answer } = state.query || {};
-  if (!track) return null;
-  const { start_s, end_s } = spanOf(answer, track[0].time_s, track.at(-1).time_s);
-  if (time < start_s || time > end_s) return null;
-  let after = track.findIndex((each) => each.time_s >= time);
-  if (after < 0) after = track.length - 1;
-  const a = track[Math.max(0, after - 1)], b = track[after];
-  const part = b.time_s > a.time_s ? Math.min(1, (time - a.time_s) / (b.time_s - a.time_s)) : 0;
-  return {
-    box: a.box.map((side, i) => side + part * (b.box[i] - side)),
-    mask: playing ? null : (part < 0.5 ? a : b).mask,
-    other: state.rank > 0 || !answer.found,
-  };
+  const seen = seenAt(state.query?.answer, state.rank, time);
+  return seen && { ...seen, mask: playing ? null : seen.mask };
 }
 
 function trouble(error) {
