@@ -52,7 +52,7 @@ def test_frames_by_time(client: TestClient, video_id: str) -> None:
     assert left_edge(2.09) == pytest.approx(50, abs=2)
 
 
-def test_a_question_by_time_and_box(client: TestClient, video_id: str) -> None:
+def test_a_query_by_time_and_box(client: TestClient, video_id: str) -> None:
     asked = ask(client, video_id)
     assert asked["status"] == "waiting"
     assert asked["box"] == [30, 30, 70, 70]
@@ -85,7 +85,7 @@ def test_the_query_is_the_frame_of_that_time(serve: Callable[..., Any], clip: Pa
 
 
 @pytest.mark.parametrize(("form", "box"), [({}, [0, 0, 32, 24]), ({"box": "4,4,10,10"}, [4, 4, 14, 14])])
-def test_a_question_by_image(
+def test_a_query_by_image(
     client: TestClient, video_id: str, tmp_path: Path, form: dict[str, str], box: list[float]
 ) -> None:
     write_image(tmp_path / "crop.png", np.full((24, 32, 3), 200, np.uint8))
@@ -122,7 +122,7 @@ def test_events_tell_progress_time_left_and_the_end(serve: Callable[..., Any], c
         assert client.get(f"/queries/{asked['id']}/events").text.startswith("event: end\n")
 
 
-def test_a_question_in_3d_names_its_stage_and_brings_place_and_scene(
+def test_a_query_in_3d_names_its_stage_and_brings_place_and_scene(
     serve: Callable[..., Any], clip: Path, switches: Path
 ) -> None:
     (switches / "hold").write_text("poses: matching")
@@ -201,7 +201,7 @@ def test_nothing_found_is_an_answer(serve: Callable[..., Any], clip: Path, switc
     assert len(done["answer"]["alternatives"]) == 1
 
 
-def test_removing_a_video_takes_its_questions_along(
+def test_removing_a_video_takes_its_queries_along(
     serve: Callable[..., Any], clip: Path, tmp_path: Path, switches: Path
 ) -> None:
     (switches / "hold").touch()

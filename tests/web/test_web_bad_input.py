@@ -21,7 +21,7 @@ from egohieraloc.web.media import QuerySource
 
 @pytest.fixture(autouse=True)
 def _stays_well(client: TestClient, video_id: str) -> Any:
-    """After each test nothing half-received is left and questions are still answered."""
+    """After each test nothing half-received is left and queries are still answered."""
     before = client.get("/videos").json()
     yield
     assert client.get("/videos").json() == before
@@ -77,7 +77,7 @@ def test_a_claim_that_is_no_number(client: TestClient) -> None:
     assert "Content-Length" in refusal(client.post("/videos", headers={"Content-Length": "many"}), 400)
 
 
-def test_a_question_that_is_too_large(client: TestClient, video_id: str) -> None:
+def test_a_query_that_is_too_large(client: TestClient, video_id: str) -> None:
     response = client.post(
         f"/videos/{video_id}/queries", files={"image": b"x"}, headers={"Content-Length": "99000000"}
     )
@@ -141,7 +141,7 @@ def test_unknown_ids(client: TestClient, path: str, name: str) -> None:
         ({"time_s": "1", "box": "10,10,30,30", "in_3d": "maybe"}, "in_3d: "),
     ],
 )
-def test_questions_nobody_can_answer(
+def test_queries_nobody_can_answer(
     client: TestClient, video_id: str, form: dict[str, str], words: str
 ) -> None:
     error = refusal(client.post(f"/videos/{video_id}/queries", data=form), 422)

@@ -113,7 +113,7 @@ def wait_for_words(page: Any, text: str, element: str = "answer-words") -> None:
 
 
 def wait_for_rows(page: Any, *words: str) -> None:
-    """Until the list of questions shows these, the newest first."""
+    """Until the list of queries shows these, the newest first."""
     same = """words => {
         const titles = [...document.querySelectorAll("#queries .title")].map((title) => title.textContent);
         return titles.length === words.length && titles.every((title, i) => title.startsWith(words[i]));
@@ -285,7 +285,7 @@ def test_nothing_found(open_page: Open, live: Live) -> None:
     assert page.is_hidden("#not-this")
 
 
-def test_several_questions_cancel_and_reload(open_page: Open, live: Live) -> None:
+def test_several_queries_cancel_and_reload(open_page: Open, live: Live) -> None:
     page = open_page()
     ask_about_the_square(page)
     wait_for_headline(page, "Last seen")
@@ -518,7 +518,7 @@ def test_a_list_that_is_brought_up_to_date_keeps_its_rows(open_page: Open, live:
     assert page.evaluate("row.contains(document.activeElement)")
 
 
-def test_the_question_chosen_last_is_shown(open_page: Open, live: Live) -> None:
+def test_the_query_chosen_last_is_shown(open_page: Open, live: Live) -> None:
     """Also when the answer to an earlier choice comes after it."""
     page = open_page()
     ask_about_the_square(page)

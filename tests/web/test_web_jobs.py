@@ -26,7 +26,7 @@ from egohieraloc.web.values import QueryEntry
 Serve = Callable[..., Any]
 
 
-def test_twenty_questions_at_once(serve: Serve, clip: Path) -> None:
+def test_twenty_queries_at_once(serve: Serve, clip: Path) -> None:
     with serve() as client:
         video_id = upload(client, clip)["id"]
         with ThreadPoolExecutor(20) as pool:
@@ -36,7 +36,7 @@ def test_twenty_questions_at_once(serve: Serve, clip: Path) -> None:
             assert wait_for(client, query["id"], "done")["found"]
 
 
-def test_a_second_question_finds_the_features(serve: Serve, clip: Path) -> None:
+def test_a_second_query_finds_the_features(serve: Serve, clip: Path) -> None:
     with serve(step_s=0.1) as client:
         video_id = upload(client, clip)["id"]
         first, second = ask(client, video_id), ask(client, video_id)
@@ -170,7 +170,7 @@ def test_a_restart_keeps_results_and_goes_on(
         assert not list((tmp_path / "page" / "incoming").iterdir())
 
 
-def test_a_process_that_dies_takes_only_its_question_along(serve: Serve, clip: Path, switches: Path) -> None:
+def test_a_process_that_dies_takes_only_its_query_along(serve: Serve, clip: Path, switches: Path) -> None:
     (switches / "die").touch()
     with serve() as client:
         video_id = upload(client, clip)["id"]
@@ -214,7 +214,7 @@ def test_damaged_entries_are_passed_over(serve: Serve, clip: Path, tmp_path: Pat
         assert wait_for(client, ask(client, kept)["id"], "done")["found"]
 
 
-def test_events_keep_the_line_open_and_end_with_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_keep_the_line_open_and_end_with_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queries, "EVENT_SILENCE_S", -1.0)
     monkeypatch.setattr(queries, "EVENT_PAUSE_S", 0.0)
     entry = QueryEntry(id="0" * 16, video_id="1" * 16, created_at=0)

@@ -53,7 +53,7 @@ def served(weights: Path, tmp_path: Path) -> Iterator[Any]:
         process.wait()
 
 
-def test_the_real_object_end_to_end(served: subprocess.Popen[str], clip: Path, tmp_path: Path) -> None:
+def test_the_real_server_end_to_end(served: subprocess.Popen[str], clip: Path, tmp_path: Path) -> None:
     assert served.stdout is not None
     line = served.stdout.readline()
     found = re.match(r"The page is at (http://127\.0\.0\.1:\d+) and keeps everything in ", line)
