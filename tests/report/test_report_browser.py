@@ -46,7 +46,7 @@ def open_page(browser: Any, page: Callable[..., str], tmp_path: Path) -> Iterato
 def test_shows_the_answer(open_page: Open) -> None:
     page = open_page()
     assert page.inner_text("h1") == "Last seen from 0:01.6 to 0:02.0"
-    assert "confidence 0.87" in page.inner_text("#subline")
+    assert "confidence\u00a00.87" in page.inner_text("#subline")
     assert page.locator("#film button").count() == 3
     assert page.locator("#viewer rect.mark").count() == 1
     assert "level 1" in page.inner_text("#query-facts")
@@ -55,7 +55,7 @@ def test_shows_the_answer(open_page: Open) -> None:
     )
     assert page.locator("#views tbody tr").count() == 3
     assert page.locator("#intervals button").all_inner_texts() == [
-        "0:00.4 – 0:00.6, confidence 0.60",
+        "0:00.4 – 0:00.6, confidence\u00a00.60",
         "0:01.6 – 0:02.0, the answer",
     ]
 
@@ -104,6 +104,7 @@ def test_buttons_step_play_and_return(open_page: Open) -> None:
     page = open_page()
     page.click("#intervals button >> nth=0")
     assert "frame 9 " in page.inner_text("#moment")
+    assert page.locator("#viewer rect.mark.other").count() == 1
     page.click("#next")
     assert "frame 12 " in page.inner_text("#moment")
     page.click("#play")
@@ -112,6 +113,7 @@ def test_buttons_step_play_and_return(open_page: Open) -> None:
     assert "frame 12 " not in page.inner_text("#moment")
     page.click("#to-answer")
     assert "frame 27 " in page.inner_text("#moment")
+    assert page.locator("#viewer rect.mark.other").count() == 0
     page.click("#film button >> nth=0")
     assert "frame 24 " in page.inner_text("#moment")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from dataclasses import dataclass, replace
@@ -13,29 +14,28 @@ import numpy as np
 from egohieraloc.errors import QueryError
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
+from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
 from egohieraloc.result import Result
 from egohieraloc.types import (
     Box,
-    Floats,
     FramePrediction,
     Localization3D,
     NotFound,
     NotLocalized,
     ResponseTrack,
+    SampledVideo,
     ScoreCurve,
-    VideoRef,
     ViewEvidence,
 )
 from egohieraloc.video.reader import Video
-from egohieraloc.web.process import Report
 
 WIDTH, HEIGHT, FPS, FRAMES = 160, 120, 10, 40
 
 
 @dataclass(frozen=True)
 class FakeLocalizer:
-    """Finds the object at 2.0 to 3.0 s, and less surely at 0.6 to 1.0 s; in 3D at 2.2 m.
+    """Finds the object at 2.0 to 3.0 s, and with less confidence at 0.6 to 1.0 s; in 3D at 2.2 m.
 
     Files in `switches` change what it does: `hold` keeps it busy in the stage it names (or `decode`), `die`
     ends its process, `fail` makes it fail, `miss` and `lost` let it find nothing, in 2D and in 3D. It writes
@@ -52,39 +52,39 @@ class FakeLocalizer:
         *,
         until_s: float | None = None,
         in_3d: bool = False,
-        progress: Report = print,
+        progress: Progress = no_progress,
     ) -> Result:
         if (self.switches / "die").exists():
             os._exit(3)
         if (self.switches / "fail").exists():
             raise QueryError(f"There is something wrong with {video}.")
         source = Video.open(video)
-        indices = source.sample_indices(5.0, until_s=until_s)
+        indices = source.sample_indices(5.0, until_s=math.inf if until_s is None else until_s)
         self._work_once(f"encoded-{source.content_hash}", "encode", len(indices), progress)
         self._work("decode", 2, progress)
         times_s = source.times_s[indices]
         smooth = np.where((times_s > 1.9) & (times_s < 3.1), 0.9, 0.05)
         smooth[(times_s > 0.5) & (times_s < 1.1)] = 0.6
         curve = ScoreCurve(times_s, smooth, smooth, 0.5, ((3, 5), (10, 15)))
-        reference = VideoRef(str(video), source.info, 5.0, tuple(int(i) for i in indices))
+        sampled = source.sampled(5.0, indices=indices)
         tracks = _track(10, 15, 0.87), _track(3, 5, 0.6)
         if (self.switches / "miss").exists():
-            return Result(query, reference, NotFound("Nothing looks like it.", 0.2), curve, tracks[:1])
-        result = Result(query, reference, tracks[0], curve, tracks[1:])
+            return Result(query, sampled, NotFound("Nothing looks like it.", 0.2), curve, tracks[:1])
+        result = Result(query, sampled, tracks[0], curve, tracks[1:])
         if not in_3d:
             return result
         self._work_once(f"posed-{source.content_hash}", "poses: matching", 4, progress)
         if (self.switches / "lost").exists():
             return replace(result, place=NotLocalized(f"its last words are in {video}.work/log.txt", 0, 20))
-        return replace(result, place=_place(), cameras=_cameras(reference, times_s))
+        return replace(result, place=_place(), cameras=_cameras(sampled))
 
-    def _work_once(self, name: str, stage: str, steps: int, progress: Report) -> None:
+    def _work_once(self, name: str, stage: str, steps: int, progress: Progress) -> None:
         done = self.switches / name
         if not done.exists():
             self._work(stage, steps, progress)
             done.touch()
 
-    def _work(self, stage: str, steps: int, progress: Report) -> None:
+    def _work(self, stage: str, steps: int, progress: Progress) -> None:
         hold = self.switches / "hold"
         for step in range(1, steps + 1):
             progress(stage, step, steps)
@@ -101,12 +101,12 @@ def _place() -> Localization3D:
     return Localization3D(point, seen, np.diag([0.01, 0.04, 0.01]), "m", 20, 20, 38, views)
 
 
-def _cameras(video: VideoRef, times_s: Floats) -> Reconstruction:
+def _cameras(video: SampledVideo) -> Reconstruction:
     """A head that walks along x and looks along y, z up."""
     looking = np.array([[1.0, 0, 0], [0, 0, -1], [0, 1, 0]])
     frames = tuple(
         PosedFrame(index, time_s, CameraPose(np.column_stack([looking, -looking @ [0.3 * time_s, 0, 1.6]])))
-        for index, time_s in zip(video.frame_indices, times_s.tolist(), strict=True)
+        for index, time_s in zip(video.frame_index.tolist(), video.time_s.tolist(), strict=True)
     )
     return Reconstruction(Camera("PINHOLE", WIDTH, HEIGHT, (150.0, 150.0, 80.0, 60.0)), frames, "m")
 

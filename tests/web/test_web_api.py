@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
-from fake_localizer import FPS, FRAMES, HEIGHT, WIDTH, write_clip
+from fake_localizer import FPS, FRAMES, HEIGHT, WIDTH, FakeLocalizer, write_clip
 from fastapi.testclient import TestClient
-from web_clients import ask, upload, wait_for
+from web_clients import BASE_URL, ask, upload, wait_for
 
 from egohieraloc.images import read_image, write_image
+from egohieraloc.result import Result
+from egohieraloc.result_schema import schema
+from egohieraloc.web.app import create_app
 
 
 def test_a_video_is_opened_and_listed(client: TestClient, clip: Path) -> None:
@@ -47,7 +52,7 @@ def test_frames_by_time(client: TestClient, video_id: str) -> None:
     assert left_edge(2.09) == pytest.approx(50, abs=2)
 
 
-def test_a_question_by_time_and_box(client: TestClient, video_id: str) -> None:
+def test_a_query_by_time_and_box(client: TestClient, video_id: str) -> None:
     asked = ask(client, video_id)
     assert asked["status"] == "waiting"
     assert asked["box"] == [30, 30, 70, 70]
@@ -56,13 +61,12 @@ def test_a_question_by_time_and_box(client: TestClient, video_id: str) -> None:
     assert (done["found"], done["span_s"], answer["score"]) == (True, [2.0, 3.0], 0.87)
     assert [view["sample"] for view in answer["track"]] == list(range(10, 16))
     assert answer["track"][0]["box"] == [50, 30, 90, 70]
-    assert answer["track"][0]["mask"].startswith("data:image/png;base64,")
-    assert answer["track"][0]["mask_box"] == [50, 30, 90, 70]
+    assert answer["track"][0]["mask"] == {"box": [50, 30, 90, 70], "size": [4, 4], "counts": [0, 16]}
     assert len(answer["curve"]["time_s"]) == 20
     assert answer["intervals"] == [[3, 5], [10, 15]]
     assert [(a["score"], len(a["track"])) for a in answer["alternatives"]] == [(0.6, 3)]
     assert answer["place"] is None
-    assert "path" not in json.dumps(done)
+    assert answer["video"]["path"] == "walk.mp4"  # the name it was sent with, not where the server keeps it
     assert done["id"] in [query["id"] for query in client.get(f"/videos/{video_id}/queries").json()]
 
 
@@ -81,7 +85,7 @@ def test_the_query_is_the_frame_of_that_time(serve: Callable[..., Any], clip: Pa
 
 
 @pytest.mark.parametrize(("form", "box"), [({}, [0, 0, 32, 24]), ({"box": "4,4,10,10"}, [4, 4, 14, 14])])
-def test_a_question_by_image(
+def test_a_query_by_image(
     client: TestClient, video_id: str, tmp_path: Path, form: dict[str, str], box: list[float]
 ) -> None:
     write_image(tmp_path / "crop.png", np.full((24, 32, 3), 200, np.uint8))
@@ -118,7 +122,7 @@ def test_events_tell_progress_time_left_and_the_end(serve: Callable[..., Any], c
         assert client.get(f"/queries/{asked['id']}/events").text.startswith("event: end\n")
 
 
-def test_a_question_in_3d_names_its_stage_and_brings_place_and_scene(
+def test_a_query_in_3d_names_its_stage_and_brings_place_and_scene(
     serve: Callable[..., Any], clip: Path, switches: Path
 ) -> None:
     (switches / "hold").write_text("poses: matching")
@@ -127,16 +131,18 @@ def test_a_question_in_3d_names_its_stage_and_brings_place_and_scene(
         asked = ask(client, video_id, in_3d="true")
         assert asked["in_3d"] is True
         wait_for(client, asked["id"], "running", stage="poses: matching")
+        assert client.get(f"/queries/{asked['id']}/scene").status_code == 404
         assert client.delete(f"/queries/{asked['id']}").json()["status"] == "cancelled"
         (switches / "hold").unlink()
-        answer = wait_for(client, ask(client, video_id, in_3d="true")["id"], "done")["answer"]
-        assert answer["place"]["displacement"] == [-0.6, 0.7, 2.0]
-        scene = answer["scene"]
+        done = wait_for(client, ask(client, video_id, in_3d="true")["id"], "done")
+        assert done["answer"]["place"]["displacement"] == [-0.6, 0.7, 2.0]
+        scene = client.get(f"/queries/{done['id']}/scene").json()
         assert scene["words"] == "2.2 m, in front of you, to your left and below"
-        assert scene["pathFrames"] == answer["curve"]["frame"] == list(range(0, 40, 2))
+        assert scene["path_frames"] == done["answer"]["curve"]["frame"] == list(range(0, 40, 2))
         assert len(scene["views"]) == 6
         flat = wait_for(client, ask(client, video_id, in_3d="false")["id"], "done")
-        assert (flat["in_3d"], flat["answer"]["place"], flat["answer"]["scene"]) == (False, None, None)
+        assert (flat["in_3d"], flat["answer"]["place"]) == (False, None)
+        assert client.get(f"/queries/{flat['id']}/scene").status_code == 404
         (switches / "hold").write_text("poses: matching")  # nothing is matched a second time
         wait_for(client, ask(client, video_id, in_3d="true")["id"], "done")
 
@@ -147,10 +153,44 @@ def test_why_there_is_no_place_is_told_without_paths(
     (switches / "lost").touch()
     with serve() as client:
         done = wait_for(client, ask(client, upload(client, clip)["id"], in_3d="1")["id"], "done")
-    place, scene = done["answer"]["place"], done["answer"]["scene"]
-    assert (place["found"], scene["found"], scene["posed"], scene["frames"]) == (False, False, 0, 20)
-    assert place["reason"] == scene["reason"] == "its last words are in the file"
+        scene = client.get(f"/queries/{done['id']}/scene").json()
+    place = done["answer"]["place"]
+    assert (place["found"], scene["place"], scene["posed_frames"], scene["num_frames"]) == (
+        False,
+        None,
+        0,
+        20,
+    )
+    assert place["reason"] == "its last words are in the file"
+    assert scene["words"] == "No place in space: its last words are in the file"
     assert str(tmp_path) not in str(done)
+    assert str(tmp_path) not in str(scene)
+
+
+def test_the_folder_of_an_answer_is_what_result_saves(
+    serve: Callable[..., Any], clip: Path, tmp_path: Path
+) -> None:
+    with serve() as client:
+        video_id = upload(client, clip)["id"]
+        done = wait_for(client, ask(client, video_id, in_3d="true", until_s="3.6")["id"], "done")
+    saved = Result.load(tmp_path / "page" / "queries" / done["id"] / "answer")
+    assert saved.video.source.path == str(tmp_path / "page" / "videos" / video_id / "video")
+    document = saved.to_dict()
+    document["video"]["path"] = "walk.mp4"
+    assert done["answer"] == document
+    assert saved.query.seen_at_s == pytest.approx(1.0)
+    assert done["created_at"] == pytest.approx(time.time(), abs=300)
+
+
+def test_no_path_leaves_a_folder_of_any_name(clip: Path, tmp_path: Path) -> None:
+    """JSON escapes quotes and letters beyond ASCII."""
+    folder, switches = tmp_path / 'Küche "1"', tmp_path
+    (switches / "lost").touch()
+    app = create_app(folder, partial(FakeLocalizer, switches))
+    with TestClient(app, base_url=BASE_URL) as client:
+        done = wait_for(client, ask(client, upload(client, clip)["id"], in_3d="1")["id"], "done")
+    assert done["answer"]["place"]["reason"] == "its last words are in the file"
+    assert tmp_path.name not in str(done)
 
 
 def test_nothing_found_is_an_answer(serve: Callable[..., Any], clip: Path, switches: Path) -> None:
@@ -161,7 +201,7 @@ def test_nothing_found_is_an_answer(serve: Callable[..., Any], clip: Path, switc
     assert len(done["answer"]["alternatives"]) == 1
 
 
-def test_removing_a_video_takes_its_questions_along(
+def test_removing_a_video_takes_its_queries_along(
     serve: Callable[..., Any], clip: Path, tmp_path: Path, switches: Path
 ) -> None:
     (switches / "hold").touch()
@@ -188,12 +228,16 @@ def test_other_formats(client: TestClient, tmp_path: Path, codec: str, name: str
 
 
 def test_openapi_describes_the_routes(client: TestClient) -> None:
-    paths = client.get("/openapi.json").json()["paths"]
+    described = client.get("/openapi.json").json()
+    paths = described["paths"]
+    parts = described["components"]["schemas"]
+    assert set(parts["ResultDocument"]["properties"]) == set(schema()["properties"])
     assert {
         "/videos",
         "/videos/{video_id}/queries",
         "/queries/{query_id}",
         "/queries/{query_id}/events",
+        "/queries/{query_id}/scene",
     } <= set(paths)
     assert "/videos/local" not in paths
     assert client.get("/about").json()["max_video_bytes"] == 1_000_000

@@ -14,12 +14,14 @@ from fastapi.testclient import TestClient
 from web_clients import ask, wait_for
 
 from egohieraloc.images import write_image
-from egohieraloc.web import media, routes
+from egohieraloc.progress import no_progress
+from egohieraloc.web import media, videos
+from egohieraloc.web.media import QuerySource
 
 
 @pytest.fixture(autouse=True)
 def _stays_well(client: TestClient, video_id: str) -> Any:
-    """After each test nothing half-received is left and questions are still answered."""
+    """After each test nothing half-received is left and queries are still answered."""
     before = client.get("/videos").json()
     yield
     assert client.get("/videos").json() == before
@@ -75,7 +77,7 @@ def test_a_claim_that_is_no_number(client: TestClient) -> None:
     assert "Content-Length" in refusal(client.post("/videos", headers={"Content-Length": "many"}), 400)
 
 
-def test_a_question_that_is_too_large(client: TestClient, video_id: str) -> None:
+def test_a_query_that_is_too_large(client: TestClient, video_id: str) -> None:
     response = client.post(
         f"/videos/{video_id}/queries", files={"image": b"x"}, headers={"Content-Length": "99000000"}
     )
@@ -86,7 +88,7 @@ def test_no_room_on_the_disk(client: TestClient, monkeypatch: pytest.MonkeyPatch
     class Full:
         free = 10
 
-    monkeypatch.setattr(routes.shutil, "disk_usage", lambda folder: Full)
+    monkeypatch.setattr(videos.shutil, "disk_usage", lambda folder: Full)
     assert "not enough room" in refusal(send(client, clip.read_bytes()), 507)
 
 
@@ -139,7 +141,7 @@ def test_unknown_ids(client: TestClient, path: str, name: str) -> None:
         ({"time_s": "1", "box": "10,10,30,30", "in_3d": "maybe"}, "in_3d: "),
     ],
 )
-def test_questions_nobody_can_answer(
+def test_queries_nobody_can_answer(
     client: TestClient, video_id: str, form: dict[str, str], words: str
 ) -> None:
     error = refusal(client.post(f"/videos/{video_id}/queries", data=form), 422)
@@ -206,10 +208,11 @@ def test_an_image_size_beyond_all_measure(
 ) -> None:
     monkeypatch.setattr(media, "MAX_PIXELS", 100)
     with pytest.raises(Exception, match="160x120; at most"):
-        media.inspect_video(None, None, clip)
+        media.inspect_video(None, no_progress, clip)
     write_image(tmp_path / "big.png", np.zeros((20, 20, 3), np.uint8))
+    source = QuerySource(clip, tmp_path / "big.png", None, None)
     with pytest.raises(Exception, match="image is too large"):
-        media.prepare_query(None, None, tmp_path, clip, None, None, tmp_path / "big.png")
+        media.prepare_query(None, no_progress, tmp_path, source)
 
 
 def test_the_type_check_survives_a_death(

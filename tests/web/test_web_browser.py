@@ -113,7 +113,7 @@ def wait_for_words(page: Any, text: str, element: str = "answer-words") -> None:
 
 
 def wait_for_rows(page: Any, *words: str) -> None:
-    """Until the list of questions shows these, the newest first."""
+    """Until the list of queries shows these, the newest first."""
     same = """words => {
         const titles = [...document.querySelectorAll("#queries .title")].map((title) => title.textContent);
         return titles.length === words.length && titles.every((title, i) => title.startsWith(words[i]));
@@ -163,7 +163,7 @@ def test_upload_scrub_draw_ask_and_see_the_answer(open_page: Open, clip: Path, l
     screenshot(page, "progress")
     (live.switches / "hold").unlink()
     wait_for_headline(page, "Last seen from 0:02.0 to 0:03.0")
-    assert page.inner_text("#answer-words") == "0:02.0 – 0:03.0, 87\u00a0% sure."
+    assert page.inner_text("#answer-words") == "0:02.0 – 0:03.0, confidence\u00a00.87."
     assert page.inner_text("#moment") == "0:02.6 of 0:04.0"
     assert rectangle(page) == pytest.approx([62, 30, 40, 40], abs=0.1)
     assert page.locator("#marks image").count() == 1
@@ -261,7 +261,7 @@ def test_not_this_one_shows_the_next(open_page: Open) -> None:
     ask_about_the_square(page)
     wait_for_headline(page, "Last seen")
     page.click("#not-this")
-    assert page.inner_text("#answer-words") == "Candidate 2 of 2: 0:00.6 – 0:01.0, 60\u00a0% sure."
+    assert page.inner_text("#answer-words") == "Candidate 2 of 2: 0:00.6 – 0:01.0, confidence\u00a00.60."
     assert page.inner_text("#headline") == "Also seen from 0:00.6 to 0:01.0"
     assert page.inner_text("#moment").startswith("0:00.8")
     assert rectangle(page, "rect.mark.other")[0] == pytest.approx(26, abs=0.1)
@@ -285,7 +285,7 @@ def test_nothing_found(open_page: Open, live: Live) -> None:
     assert page.is_hidden("#not-this")
 
 
-def test_several_questions_cancel_and_reload(open_page: Open, live: Live) -> None:
+def test_several_queries_cancel_and_reload(open_page: Open, live: Live) -> None:
     page = open_page()
     ask_about_the_square(page)
     wait_for_headline(page, "Last seen")
@@ -518,7 +518,7 @@ def test_a_list_that_is_brought_up_to_date_keeps_its_rows(open_page: Open, live:
     assert page.evaluate("row.contains(document.activeElement)")
 
 
-def test_the_question_chosen_last_is_shown(open_page: Open, live: Live) -> None:
+def test_the_query_chosen_last_is_shown(open_page: Open, live: Live) -> None:
     """Also when the answer to an earlier choice comes after it."""
     page = open_page()
     ask_about_the_square(page)

@@ -1,4 +1,4 @@
-"""Questions in the queue: many at once, cancelled, surviving a crash and a restart."""
+"""Queries in the queue: many at once, cancelled, surviving a crash and a restart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from web_clients import ask, upload, wait_for
 
 from egohieraloc.errors import OutputError
-from egohieraloc.web import jobs, process, routes
+from egohieraloc.web import jobs, process, queries
 from egohieraloc.web.jobs import _Running
 from egohieraloc.web.library import Library, UnknownIdError
 from egohieraloc.web.process import OwnProcess, ProcessDiedError, StoppedError
@@ -26,7 +26,7 @@ from egohieraloc.web.values import QueryEntry
 Serve = Callable[..., Any]
 
 
-def test_twenty_questions_at_once(serve: Serve, clip: Path) -> None:
+def test_twenty_queries_at_once(serve: Serve, clip: Path) -> None:
     with serve() as client:
         video_id = upload(client, clip)["id"]
         with ThreadPoolExecutor(20) as pool:
@@ -36,7 +36,7 @@ def test_twenty_questions_at_once(serve: Serve, clip: Path) -> None:
             assert wait_for(client, query["id"], "done")["found"]
 
 
-def test_a_second_question_finds_the_features(serve: Serve, clip: Path) -> None:
+def test_a_second_query_finds_the_features(serve: Serve, clip: Path) -> None:
     with serve(step_s=0.1) as client:
         video_id = upload(client, clip)["id"]
         first, second = ask(client, video_id), ask(client, video_id)
@@ -97,6 +97,58 @@ def test_an_answer_that_cannot_be_written_stops_nothing(
         assert client.delete(f"/queries/{lost}").json()["status"] == "cancelled"
 
 
+def test_a_folder_that_cannot_be_made_stops_nothing(
+    serve: Serve,
+    clip: Path,
+    switches: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def full(library: Library) -> None:
+        raise OSError("No space left on device")
+
+    (switches / "hold").touch()
+    with serve(workers=1) as client:
+        video_id = upload(client, clip)["id"]
+        first, lost = ask(client, video_id)["id"], ask(client, video_id)["id"]
+        wait_for(client, first, "running")
+        with monkeypatch.context() as patch:
+            patch.setattr(Library, "incoming", full)
+            (switches / "hold").unlink()
+            wait_for(client, first, "done")
+            until = time.monotonic() + 60
+            while "No space left on device" not in capfd.readouterr().err:
+                assert time.monotonic() < until
+                time.sleep(0.02)
+        assert client.get(f"/queries/{lost}").json()["status"] == "waiting"
+        assert wait_for(client, ask(client, video_id)["id"], "done")["found"]
+
+
+def test_an_answer_replaces_what_a_stopped_server_left(
+    serve: Serve, clip: Path, switches: Path, tmp_path: Path
+) -> None:
+    (switches / "hold").touch()
+    with serve() as client:
+        query_id = ask(client, upload(client, clip)["id"])["id"]
+        left = tmp_path / "page" / "queries" / query_id / "answer" / "left"
+        left.parent.mkdir()
+        left.touch()
+        (switches / "hold").unlink()
+        assert wait_for(client, query_id, "done")["answer"]["found"]
+    assert not left.exists()
+    assert not list((tmp_path / "page" / "incoming").iterdir())
+
+
+def test_a_damaged_answer_is_none(serve: Serve, clip: Path, tmp_path: Path) -> None:
+    with serve() as client:
+        done = wait_for(client, ask(client, upload(client, clip)["id"], in_3d="1")["id"], "done")
+        path = tmp_path / "page" / "queries" / done["id"] / "answer" / "result.json"
+        for text in ("{", path.read_text().replace('"version": 1', '"version": 0')):
+            path.write_text(text)
+            assert client.get(f"/queries/{done['id']}").json()["answer"] is None
+            assert client.get(f"/queries/{done['id']}/scene").status_code == 404
+
+
 def test_a_restart_keeps_results_and_goes_on(
     serve: Serve, clip: Path, switches: Path, tmp_path: Path
 ) -> None:
@@ -118,7 +170,7 @@ def test_a_restart_keeps_results_and_goes_on(
         assert not list((tmp_path / "page" / "incoming").iterdir())
 
 
-def test_a_process_that_dies_takes_only_its_question_along(serve: Serve, clip: Path, switches: Path) -> None:
+def test_a_process_that_dies_takes_only_its_query_along(serve: Serve, clip: Path, switches: Path) -> None:
     (switches / "die").touch()
     with serve() as client:
         video_id = upload(client, clip)["id"]
@@ -146,7 +198,7 @@ def test_the_queue_has_an_end(
         ask(client, video_id)
         ask(client, video_id)
         refused = client.post(f"/videos/{video_id}/queries", data={"time_s": "1", "box": "9,9,9,9"})
-        assert (refused.status_code, refused.json()["error"][:20]) == (429, "2 questions wait alr")
+        assert (refused.status_code, refused.json()["error"][:20]) == (429, "2 queries are waitin")
 
 
 def test_damaged_entries_are_passed_over(serve: Serve, clip: Path, tmp_path: Path) -> None:
@@ -162,9 +214,9 @@ def test_damaged_entries_are_passed_over(serve: Serve, clip: Path, tmp_path: Pat
         assert wait_for(client, ask(client, kept)["id"], "done")["found"]
 
 
-def test_events_keep_the_line_open_and_end_with_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "EVENT_SILENCE_S", -1.0)
-    monkeypatch.setattr(routes, "EVENT_PAUSE_S", 0.0)
+def test_events_keep_the_line_open_and_end_with_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "EVENT_SILENCE_S", -1.0)
+    monkeypatch.setattr(queries, "EVENT_PAUSE_S", 0.0)
     entry = QueryEntry(id="0" * 16, video_id="1" * 16, created_at=0)
     looks = iter([entry, entry, UnknownIdError("removed")])
 
@@ -175,7 +227,7 @@ def test_events_keep_the_line_open_and_end_with_the_question(monkeypatch: pytest
         return found
 
     async def collect() -> list[str]:
-        return [text async for text in routes._events(look)]
+        return [text async for text in queries._events(look)]
 
     first, second = asyncio.run(collect())
     assert first.startswith('event: progress\ndata: {"id":"0000')

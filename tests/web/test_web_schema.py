@@ -51,7 +51,7 @@ CHECKS = [
 
 def test_no_request_breaks_the_server(described: Any) -> None:
     operations = [found.ok() for found in described.get_all_operations()]
-    assert len(operations) == 13
+    assert len(operations) == 14
     seen = set()
     for operation in operations:
 

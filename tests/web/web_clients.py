@@ -34,7 +34,7 @@ def ask(client: Any, video_id: str, **more: str) -> dict[str, Any]:
 
 
 def wait_for(client: Any, query_id: str, *statuses: str, stage: str | None = None) -> dict[str, Any]:
-    """The question once it has one of these statuses and, where one is named, is at this stage."""
+    """The query once it has one of these statuses and, where one is named, is at this stage."""
     until = time.monotonic() + 120
     while True:
         query = client.get(f"/queries/{query_id}").json()

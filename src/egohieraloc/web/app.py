@@ -16,26 +16,23 @@ from starlette.exceptions import HTTPException as AnyHttpError
 
 from egohieraloc import __version__
 from egohieraloc.errors import EgoHieraLocError
+from egohieraloc.web import queries, videos
 from egohieraloc.web.guard import Guard
 from egohieraloc.web.jobs import BusyError, Locates
 from egohieraloc.web.library import Library, UnknownIdError
-from egohieraloc.web.routes import Server, add_query_routes, add_video_routes
+from egohieraloc.web.server import Server
 from egohieraloc.web.values import About, Error
 
 DEFAULT_MAX_VIDEO_BYTES = 2_000_000_000
 CSS, JS = "text/css", "text/javascript"
 PAGE, REPORT = ("egohieraloc.web", "static"), ("egohieraloc.report", "templates")
+SHARED_SCRIPTS = ("answer.js", "curve.js", "marks.js", "scene.js", "tools.js")
+OWN_SCRIPTS = ("page.js", "place.js", "requests.js", "rows.js", "viewer.js", "words.js")
 ASSETS = {
     "report.css": (*REPORT, CSS),
-    "scene.js": (*REPORT, JS),
     "page.css": (*PAGE, CSS),
-    "page.js": (*PAGE, JS),
-    "answer.js": (*PAGE, JS),
-    "curve.js": (*PAGE, JS),
-    "place.js": (*PAGE, JS),
-    "rows.js": (*PAGE, JS),
-    "tools.js": (*PAGE, JS),
-    "viewer.js": (*PAGE, JS),
+    **dict.fromkeys(SHARED_SCRIPTS, (*REPORT, JS)),
+    **dict.fromkeys(OWN_SCRIPTS, (*PAGE, JS)),
 }
 REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": Error} for code in (400, 403, 404, 413, 422, 429, 507)
@@ -69,11 +66,12 @@ def create_app(
         redoc_url=None,
         responses=REFUSALS,
     )
+    app.state.server = server
     app.add_middleware(Guard, host=host, max_video_bytes=max_video_bytes)
     _add_errors(app, server.library)
     _add_page(app, About(version=__version__, model=model, max_video_bytes=max_video_bytes))
-    add_video_routes(app, server)
-    add_query_routes(app, server)
+    app.include_router(videos.router)
+    app.include_router(queries.router)
     return app
 
 

@@ -1,7 +1,7 @@
-"""Questions being answered: a few processes with a Localizer each, and one queue.
+"""Queries being answered: a few processes with a Localizer each, and one queue.
 
-Questions about one video take turns, so that the second finds the features the first has made; questions
-about different videos run side by side.
+Queries about one video take turns, so that the second finds the features the first has made; queries about
+different videos run side by side.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from egohieraloc.errors import EgoHieraLocError
+from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
-from egohieraloc.report.html import mask_uri
-from egohieraloc.report.scene import scene_of, scene_payload
 from egohieraloc.result import Result
-from egohieraloc.types import Box, FramePrediction, ResponseTrack
+from egohieraloc.types import Box, NotFound
 from egohieraloc.web.library import Library, UnknownIdError
-from egohieraloc.web.process import OwnProcess, Report, StoppedError
-from egohieraloc.web.values import Answer, Progress, QueryEntry
+from egohieraloc.web.process import OwnProcess, StoppedError
+from egohieraloc.web.values import QueryEntry, QueryProgress
 
 MAX_WAITING = 200
 
@@ -38,22 +37,22 @@ class Locates(Protocol):
         *,
         until_s: float | None = None,
         in_3d: bool = False,
-        progress: Report = ...,
+        progress: Progress = no_progress,
     ) -> Result: ...
 
 
 class BusyError(EgoHieraLocError):
-    """Too many questions wait."""
+    """Too many queries wait."""
 
 
 @dataclass
 class _Running:
-    """A question a process works on."""
+    """A query that a process works on."""
 
     video_id: str
     stop: threading.Event = field(default_factory=threading.Event)
     cancelled: bool = False
-    progress: Progress | None = None
+    progress: QueryProgress | None = None
     stage_began: tuple[float, int] = (0.0, 0)  # when, and how much was done by then
 
     def report(self, stage: str, done: int, total: int) -> None:
@@ -62,11 +61,11 @@ class _Running:
             self.stage_began = now, done
         began, first = self.stage_began
         left_s = (now - began) / (done - first) * (total - done) if done > first else None
-        self.progress = Progress(stage=stage, done=done, total=total, left_s=left_s)
+        self.progress = QueryProgress(stage=stage, done=done, total=total, left_s=left_s)
 
 
 class Jobs:
-    """Answers the library's open questions, the oldest first."""
+    """Answers the library's open queries, the oldest first."""
 
     def __init__(self, library: Library, make: Callable[[], Locates], *, workers: int) -> None:
         self._library = library
@@ -80,17 +79,17 @@ class Jobs:
             thread.start()
 
     def add(self, query_id: str) -> None:
-        """Put a stored question into the queue."""
+        """Put a stored query into the queue."""
         with self._changed:
             self._waiting.append(query_id)
             self._changed.notify_all()
 
     def check_room(self) -> None:
         if len(self._waiting) >= MAX_WAITING:
-            raise BusyError(f"{MAX_WAITING} questions wait already. Ask again when some are answered.")
+            raise BusyError(f"{MAX_WAITING} queries are waiting already. Ask again when some are answered.")
 
     def seen(self, entry: QueryEntry) -> QueryEntry:
-        """A stored question as it stands at this moment."""
+        """A stored query as it stands at this moment."""
         with self._changed:
             running = self._running.get(entry.id)
         if running is None or entry.finished:
@@ -98,7 +97,7 @@ class Jobs:
         return entry.model_copy(update={"status": "running", "progress": running.progress})
 
     def cancel(self, query_id: str) -> None:
-        """Give a question up; one that is finished stays as it is."""
+        """Give a query up; one that is finished stays as it is."""
         with self._changed:
             running = self._running.get(query_id)
             if running is not None:
@@ -111,7 +110,7 @@ class Jobs:
             self._changed.wait_for(lambda: query_id not in self._running, timeout=15)
 
     def close(self) -> None:
-        """End all processes. Questions that are not finished go on at the next start."""
+        """End all processes. Queries that are not finished go on at the next start."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -125,7 +124,7 @@ class Jobs:
     def _work(self, number: int) -> None:
         process = self._processes[number]
         if number == 0:
-            with suppress(EgoHieraLocError):  # the first question will tell what is wrong
+            with suppress(EgoHieraLocError):  # the first query will tell what is wrong
                 process.run(get_ready)
         while True:
             with self._changed:
@@ -136,18 +135,22 @@ class Jobs:
                 self._waiting.remove(entry.id)
                 running = self._running[entry.id] = _Running(entry.video_id)
                 self._changed.notify_all()  # now the next worker may have work
-            outcome, answer = self._answered(process, entry, running)
-            with self._changed:
-                try:
-                    if outcome is not None:
-                        self._library.finish(outcome, answer)
-                except EgoHieraLocError:  # the disk is full: asked again at the next start
-                    traceback.print_exc()
-                del self._running[entry.id]
-                self._changed.notify_all()
+            self._answer(process, entry, running)
+
+    def _answer(self, process: OwnProcess, entry: QueryEntry, running: _Running) -> None:
+        try:
+            with self._library.incoming() as folder:
+                outcome = self._answered(process, entry, running, folder)
+                if outcome is not None:
+                    self._library.finish(outcome, folder if outcome.status == "done" else None)
+        except (EgoHieraLocError, OSError):  # the disk is full: asked again at the next start
+            traceback.print_exc()
+        with self._changed:
+            del self._running[entry.id]
+            self._changed.notify_all()
 
     def _next(self, number: int) -> QueryEntry | None:
-        """The oldest question whose video nobody is busy with; questions that are gone are dropped.
+        """The oldest query whose video nobody is busy with; queries that are gone are dropped.
 
         A worker has work only while those before it are busy: one that holds a Localizer already is faster.
         """
@@ -165,61 +168,38 @@ class Jobs:
         return None
 
     def _answered(
-        self, process: OwnProcess, entry: QueryEntry, running: _Running
-    ) -> tuple[QueryEntry | None, Answer | None]:
-        """How the question ended, or None when it should go on at the next start."""
+        self, process: OwnProcess, entry: QueryEntry, running: _Running, folder: Path
+    ) -> QueryEntry | None:
+        """How the query ended, its answer in the folder, or None when it should go on at the next start."""
         library = self._library
-        path = library.video_path(entry.video_id)
-        image = library.query_folder(entry.id) / "image.png"
+        video, image = library.video_path(entry.video_id), library.query_folder(entry.id) / "image.png"
         try:
-            answer = process.run(
-                answer_question, path, image, entry, progress=running.report, stop=running.stop
+            done: QueryEntry = process.run(
+                answer_query, video, image, entry, folder, progress=running.report, stop=running.stop
             )
         except EgoHieraLocError as error:
             if running.cancelled:
-                return entry.model_copy(update={"status": "cancelled"}), None
+                return entry.model_copy(update={"status": "cancelled"})
             if self._closing or isinstance(error, StoppedError):
-                return None, None
+                return None
             message = library.without_paths(str(error))
-            return entry.model_copy(update={"status": "failed", "message": message}), None
-        span_s = (answer.track[0].time_s, answer.track[-1].time_s) if answer.track else None
-        change = {"status": "done", "message": answer.reason, "found": answer.found, "span_s": span_s}
-        return entry.model_copy(update=change), answer
+            return entry.model_copy(update={"status": "failed", "message": message})
+        return done
 
 
-def get_ready(localizer: Locates, progress: Report) -> None:
+def get_ready(localizer: Locates, progress: Progress) -> None:
     """Nothing; but the process now runs and has its Localizer."""
 
 
-def answer_question(
-    localizer: Locates, progress: Report, video: Path, image: Path, entry: QueryEntry
-) -> Answer:
-    """Runs in the process that holds the Localizer."""
+def answer_query(
+    localizer: Locates, progress: Progress, video: Path, image: Path, entry: QueryEntry, folder: Path
+) -> QueryEntry:
+    """Write the answer into a folder; runs in the process that holds the Localizer."""
     query = Query.from_image(image, box=Box(*entry.box) if entry.box else None, seen_at_s=entry.seen_at_s)
     result = localizer.locate(query, video, until_s=entry.until_s, in_3d=entry.in_3d, progress=progress)
-    return answer_of(result)
-
-
-def answer_of(result: Result) -> Answer:
-    """A result as it goes over HTTP: what result.json says, frame numbers, the masks, and the 3D view."""
-    plain = result.to_dict()
-    plain["curve"]["frame"] = list(result.video.frame_indices)
-    scene = scene_of(result)
-    if scene is not None:
-        plain["scene"] = scene_payload(scene)
-    if isinstance(result.track, ResponseTrack):
-        _add_masks(plain["track"], result.track)
-    for candidate, track in zip(plain["alternatives"], result.alternatives, strict=True):
-        _add_masks(candidate["track"], track)
-    return Answer.model_validate(plain)
-
-
-def _add_masks(rows: list[dict[str, Any]], track: ResponseTrack) -> None:
-    for row, prediction in zip(rows, track.predictions, strict=True):
-        row.update(_mask(prediction))
-
-
-def _mask(prediction: FramePrediction) -> dict[str, Any]:
-    if prediction.mask is None or prediction.mask_box is None:
-        return {}
-    return {"mask": mask_uri(prediction.mask), "mask_box": prediction.mask_box.xyxy}
+    result.save(folder)
+    track = result.track
+    if isinstance(track, NotFound):
+        return entry.model_copy(update={"status": "done", "message": track.reason, "found": False})
+    span_s = (track.start_s, track.end_s)
+    return entry.model_copy(update={"status": "done", "found": True, "span_s": span_s})

@@ -1,32 +1,39 @@
 """The server's folder. Everything in it lies under generated ids, and is there whole or not at all.
 
 videos/ID/    video, video.json
-queries/ID/   image.png, thumbnail.jpg, query.json, answer.json
-incoming/ID/  what is being received; forgotten at the next start
+queries/ID/   image.png, thumbnail.jpg, query.json; once it is done, answer/ with what `Result.save` writes
+incoming/ID/  what is being received or written; forgotten at the next start
 features/     the Localizer's cache
 """
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from egohieraloc.errors import EgoHieraLocError, OutputError
+from egohieraloc.errors import DataError, EgoHieraLocError, OutputError
 from egohieraloc.files import atomic_path
-from egohieraloc.web.values import Answer, QueryEntry, Value, VideoEntry
+from egohieraloc.report.scene import Scene, scene_of
+from egohieraloc.result import Result
+from egohieraloc.result_schema import ResultDocument
+from egohieraloc.web.values import QueryEntry, Value, VideoEntry
 
+ANSWER = "answer"
 Stored = TypeVar("Stored", bound=Value)
 
 
 class UnknownIdError(EgoHieraLocError):
-    """There is no such video or question."""
+    """There is no such video or query."""
 
 
 class Library:
-    """Videos, questions and answers on disk."""
+    """Videos, queries and answers on disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
@@ -40,11 +47,16 @@ class Library:
                 f"Cannot use the folder {folder}: {error}. Choose another: --folder."
             ) from error
 
-    def incoming(self) -> Path:
-        """A new folder, named by a new id, for what is being received."""
+    @contextmanager
+    def incoming(self) -> Iterator[Path]:
+        """A new folder, named by a new id, to write into; it is gone afterwards unless it became part of
+        the library."""
         path = self.folder / "incoming" / secrets.token_hex(8)
         path.mkdir()
-        return path
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
 
     def videos(self) -> list[VideoEntry]:
         """All videos, the newest first."""
@@ -65,13 +77,13 @@ class Library:
         received.rename(self._folder("videos", entry.id))
 
     def remove_video(self, video_id: str) -> None:
-        """Forget a video, its questions and their answers."""
+        """Forget a video, its queries and their answers."""
         for query in self.queries(video_id):
             shutil.rmtree(self.query_folder(query.id), ignore_errors=True)
         shutil.rmtree(self._folder("videos", video_id), ignore_errors=True)
 
     def queries(self, video_id: str | None = None) -> list[QueryEntry]:
-        """All questions, or those about a video, the newest first."""
+        """All queries, or those about a video, the newest first."""
         found = (_read(path, QueryEntry) for path in self.folder.glob("queries/*/query.json"))
         wanted = (q for q in found if q and video_id in (None, q.video_id))
         return sorted(wanted, key=lambda query: -query.created_at)
@@ -79,7 +91,7 @@ class Library:
     def query(self, query_id: str) -> QueryEntry:
         entry = _read(self.query_folder(query_id) / "query.json", QueryEntry)
         if entry is None:
-            raise UnknownIdError(f"There is no question {query_id} here. GET /videos/ID/queries lists them.")
+            raise UnknownIdError(f"There is no query {query_id} here. GET /videos/ID/queries lists them.")
         return entry
 
     def query_folder(self, query_id: str) -> Path:
@@ -89,24 +101,48 @@ class Library:
         _write(received / "query.json", entry.model_dump_json())
         received.rename(self.query_folder(entry.id))
 
-    def finish(self, entry: QueryEntry, answer: Answer | None = None) -> None:
-        """Store how a question ended; the answer comes first, so that a done one always has it."""
+    def finish(self, entry: QueryEntry, answer: Path | None = None) -> None:
+        """Store how a query ended, and the folder of its answer, first, so that a done one always has it."""
         folder = self.query_folder(entry.id)
-        if folder.exists():  # its video may have been removed meanwhile
-            if answer is not None:
-                _write(folder / "answer.json", self._hide_paths(answer.model_dump_json()))
-            _write(folder / "query.json", entry.model_dump_json())
+        if not folder.exists():  # its video was removed meanwhile
+            return
+        if answer is not None:
+            shutil.rmtree(folder / ANSWER, ignore_errors=True)  # of a server that was stopped right here
+            answer.rename(folder / ANSWER)
+        _write(folder / "query.json", entry.model_dump_json())
 
-    def answer(self, query_id: str) -> Answer | None:
-        return _read(self.query_folder(query_id) / "answer.json", Answer)
+    def answer(self, query_id: str) -> ResultDocument | None:
+        """As in result.json, but for where the server keeps its files; None where it is damaged."""
+        name = self.video(self.query(query_id).video_id).name
+        try:
+            text = (self.query_folder(query_id) / ANSWER / "result.json").read_text(encoding="utf-8")
+            document = ResultDocument.model_validate(self._hide_paths(json.loads(text)))
+        except (OSError, ValueError):
+            return None
+        return document.model_copy(update={"video": document.video.model_copy(update={"path": name})})
+
+    def scene(self, query_id: str) -> Scene | None:
+        """What the 3D view of an answer draws; None where nothing is known in space."""
+        try:
+            scene = scene_of(Result.load(self.query_folder(query_id) / ANSWER))
+        except DataError:
+            return None
+        return scene and scene.model_copy(update={"words": self._hide_paths(scene.words)})
 
     def without_paths(self, text: str) -> str:
         """A message for others: where the folder lies is nobody's business."""
-        plain = self._hide_paths(text)
+        plain: str = self._hide_paths(text)
         return plain[:1].upper() + plain[1:]
 
-    def _hide_paths(self, text: str) -> str:
-        return re.sub(re.escape(str(self.folder)) + r"(?:[\\/][\w-]+(?:\.\w+)*)*", "the file", text)
+    def _hide_paths(self, value: Any) -> Any:
+        """The same JSON value with no path of this folder in any of its texts."""
+        if isinstance(value, str):
+            return re.sub(re.escape(str(self.folder)) + r"(?:[\\/][\w-]+(?:\.\w+)*)*", "the file", value)
+        if isinstance(value, list):
+            return [self._hide_paths(part) for part in value]
+        if isinstance(value, dict):
+            return {key: self._hide_paths(part) for key, part in value.items()}
+        return value
 
     def _folder(self, kind: str, name: str) -> Path:
         if not re.fullmatch(r"[0-9a-f]{16}", name):

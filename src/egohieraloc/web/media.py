@@ -6,17 +6,19 @@ Every function takes a tool and a progress callback first and needs neither.
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from egohieraloc.errors import QueryError, VideoError
 from egohieraloc.images import read_image, write_image
+from egohieraloc.progress import Progress
 from egohieraloc.query import Query
-from egohieraloc.report.html import thumbnail
+from egohieraloc.report.draw import thumbnail
 from egohieraloc.types import Box
 from egohieraloc.video.container import format_name
 from egohieraloc.video.reader import Video
+from egohieraloc.web.values import VideoFacts
 
 # What is taken, and what a browser calls it.
 FORMATS = {
@@ -34,8 +36,18 @@ FRAME_WIDTH_PX = 1280
 THUMBNAIL_WIDTH_PX = 240
 
 
-def inspect_video(tool: None, progress: Any, path: Path) -> dict[str, Any]:
-    """Open a video for real: its facts as they go into a VideoEntry, or a VideoError."""
+@dataclass(frozen=True)
+class QuerySource:
+    """Where a query comes from: an image that was sent, or else the frame of a video at a time, and a box."""
+
+    video: Path
+    image: Path | None
+    time_s: float | None
+    box: Box | None
+
+
+def inspect_video(tool: None, progress: Progress, path: Path) -> VideoFacts:
+    """Open a video for real; a VideoError says why it is not taken."""
     media_type = FORMATS.get(format_name(path))
     if media_type is None:
         raise VideoError("Videos of this format are not taken. Send MP4, MOV, MKV, WebM, AVI or MPEG.")
@@ -45,47 +57,41 @@ def inspect_video(tool: None, progress: Any, path: Path) -> dict[str, Any]:
     info = video.info
     if info.width * info.height > MAX_PIXELS:
         raise VideoError(f"The video is {info.width}x{info.height}; at most 8192x8192 pixels are taken.")
-    return {
-        "media_type": media_type,
-        "width": info.width,
-        "height": info.height,
-        "fps": float(info.fps),
-        "num_frames": info.num_frames,
-        "duration_s": video.duration_s,
-        "warning": " ".join(str(w.message).replace(str(path), "The file") for w in caught) or None,
-    }
+    return VideoFacts(
+        media_type=media_type,
+        width=info.width,
+        height=info.height,
+        fps=float(info.fps),
+        num_frames=info.num_frames,
+        duration_s=video.duration_s,
+        warning=" ".join(str(w.message).replace(str(path), "The file") for w in caught) or None,
+    )
 
 
-def frame_jpeg(tool: None, progress: Any, path: Path, time_s: float) -> bytes:
+def frame_jpeg(tool: None, progress: Progress, path: Path, time_s: float) -> bytes:
     """The frame shown at a time."""
     return thumbnail(_opened(path).frame_at(time_s).rgb, width_px=FRAME_WIDTH_PX, quality=88)
 
 
 def prepare_query(
-    tool: None,
-    progress: Any,
-    folder: Path,
-    video: Path,
-    time_s: float | None,
-    box: Box | None,
-    given: Path | None,
+    tool: None, progress: Progress, folder: Path, source: QuerySource
 ) -> tuple[Box, float | None]:
-    """Write image.png and thumbnail.jpg of a query; its box in the image, and when it was seen.
-
-    given: an image that came with the question; without it the frame at `time_s` and `box` are needed.
-    """
-    if given is not None:
-        image = read_image(given)
-        if image.shape[0] * image.shape[1] > MAX_PIXELS:
-            raise QueryError("The image is too large: at most 8192x8192 pixels are taken.")
-        query = Query.from_image(image, box=box, seen_at_s=time_s)
-    elif time_s is None or box is None:
-        raise QueryError("Say what to look for: an image, or time_s together with box=x,y,w,h.")
-    else:
-        query = Query.from_time(_opened(video), time_s=time_s, box=box)
+    """Write image.png and thumbnail.jpg of a query; its box in the image, and when it was seen."""
+    query = _query(source)
     write_image(folder / "image.png", query.image)
     (folder / "thumbnail.jpg").write_bytes(thumbnail(query.crop, width_px=THUMBNAIL_WIDTH_PX, quality=85))
     return query.box, query.seen_at_s
+
+
+def _query(source: QuerySource) -> Query:
+    if source.image is not None:
+        image = read_image(source.image)
+        if image.shape[0] * image.shape[1] > MAX_PIXELS:
+            raise QueryError("The image is too large: at most 8192x8192 pixels are taken.")
+        return Query.from_image(image, box=source.box, seen_at_s=source.time_s)
+    if source.time_s is None or source.box is None:
+        raise QueryError("Say what to look for: an image, or time_s together with box=x,y,w,h.")
+    return Query.from_time(_opened(source.video), time_s=source.time_s, box=source.box)
 
 
 @lru_cache(maxsize=4)

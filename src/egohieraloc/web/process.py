@@ -14,10 +14,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from egohieraloc.errors import EgoHieraLocError
+from egohieraloc.progress import Progress
 
 STOPPING_S = 5.0  # how long a task may take to notice that it should stop
 Make = Callable[[], Any]  # makes the tool, once for each life of the process
-Report = Callable[[str, int, int], None]  # stage, done, total
 
 
 class ProcessDiedError(EgoHieraLocError):
@@ -46,7 +46,7 @@ class OwnProcess:
         self,
         task: Callable[..., Any],
         *arguments: Any,
-        progress: Report | None = None,
+        progress: Progress | None = None,
         stop: threading.Event | None = None,
         limit_s: float | None = None,
     ) -> Any:
@@ -65,7 +65,7 @@ class OwnProcess:
         if kind == "done":
             return value
         if kind == "stopped":
-            raise StoppedError("The question was cancelled.")
+            raise StoppedError("The query was cancelled.")
         raise EgoHieraLocError(value)
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class OwnProcess:
     def _outcome(
         self,
         connection: Connection,
-        progress: Report | None,
+        progress: Progress | None,
         stop: threading.Event | None,
         limit_s: float | None,
     ) -> tuple[str, Any]:
@@ -121,7 +121,8 @@ class OwnProcess:
         _kill(self._process)
         self._process.join()
         self._connection = None
-        return self._process.exitcode
+        code: int | None = self._process.exitcode
+        return code
 
 
 def _kill(process: Any) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from egohieraloc.result_schema import BoxXyxy, ResultDocument
+
 Id = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-Corners = tuple[float, float, float, float]
 
 
 class Value(BaseModel):
@@ -16,13 +17,9 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class VideoEntry(Value):
-    """A video that was opened and understood."""
+class VideoFacts(Value):
+    """What a video says of itself once it was opened and understood."""
 
-    id: Id
-    name: str  # for people; never part of a path
-    added_at: float  # seconds since 1970
-    size_bytes: int
     media_type: str
     width: int
     height: int
@@ -32,8 +29,17 @@ class VideoEntry(Value):
     warning: str | None = None  # such as: the file ends early
 
 
-class Progress(Value):
-    """How far a question is. `left_s` is for this stage; None while it cannot be told."""
+class VideoEntry(VideoFacts):
+    """A video that was taken."""
+
+    id: Id
+    name: str  # for people; never part of a path
+    added_at: float  # seconds since 1970
+    size_bytes: int
+
+
+class QueryProgress(Value):
+    """How far a query is. `left_s` is for this stage; None while it cannot be told."""
 
     stage: str
     done: int
@@ -42,12 +48,12 @@ class Progress(Value):
 
 
 class QueryEntry(Value):
-    """A question about a video. `running` is never stored: after a restart such a question waits again."""
+    """A query about a video. `running` is never stored: after a restart such a query waits again."""
 
     id: Id
     video_id: Id
-    created_at: float
-    box: Corners | None = None  # in the query image; None: all of it
+    created_at: float  # seconds since 1970
+    box: BoxXyxy | None = None  # in the query image; None: all of it
     seen_at_s: float | None = None
     until_s: float | None = None
     in_3d: bool = False  # also where in space
@@ -55,64 +61,17 @@ class QueryEntry(Value):
     message: str | None = None  # why it failed, or why nothing was found
     found: bool | None = None
     span_s: tuple[float, float] | None = None  # of the answer
-    progress: Progress | None = None
+    progress: QueryProgress | None = None
 
     @property
     def finished(self) -> bool:
         return self.status not in ("waiting", "running")
 
 
-class View(Value):
-    """The object in one sample; `mask` is a PNG as data: URI that covers `mask_box`."""
-
-    frame: int
-    sample: int
-    time_s: float
-    box: Corners
-    score: float
-    mask: str | None = None
-    mask_box: Corners | None = None
-
-
-class Candidate(Value):
-    """An appearance that was not chosen."""
-
-    score: float
-    track: list[View]
-
-
-class Curve(Value):
-    """The score of every sample."""
-
-    frame: list[int]
-    time_s: list[float]
-    raw: list[float]
-    smooth: list[float]
-    threshold: float
-
-
-class Answer(Value):
-    """What `result.json` says, with masks. `place` is the answer in 3D where one was asked for.
-
-    `scene` is what the 3D view draws: the camera path, the views and the map, turned so that z is up.
-    """
-
-    found: bool
-    score: float
-    reason: str | None
-    sample_fps: float
-    track: list[View]
-    curve: Curve
-    intervals: list[tuple[int, int]]
-    alternatives: list[Candidate]
-    place: dict[str, Any] | None = None
-    scene: dict[str, Any] | None = None
-
-
 class QueryWithAnswer(QueryEntry):
-    """A question and, once there is one, its answer."""
+    """A query and, once there is one, its answer: result.json, with the video's name for its path."""
 
-    answer: Answer | None = None
+    answer: ResultDocument | None = None
 
 
 class About(Value):

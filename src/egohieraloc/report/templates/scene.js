@@ -142,14 +142,15 @@ export function startScene(canvas, scene) {
     pen.fillStyle = colour("quiet");
     pen.font = "12px system-ui, sans-serif";
     pen.fillText(`grid ${+step.toPrecision(2)} ${scene.unit === "m" ? "m" : "units"}`, 12, height - 12);
-    if (here) label(here, "you, at the query time", colour("accent"));
+    if (here) label(here, "query time", colour("accent"));
   }
   function label(point, text, style) {
     const at = project(point);
     if (!at) return;
     pen.fillStyle = style;
     pen.font = "600 12px system-ui, sans-serif";
-    pen.fillText(text, at[0] + 9, at[1] - 9);
+    const length = pen.measureText(text).width, right = at[0] + 9 + length < width;
+    pen.fillText(text, right ? at[0] + 9 : at[0] - 9 - length, at[1] - 9);
   }
   function repaint() {
     if (!waiting) requestAnimationFrame(paint);

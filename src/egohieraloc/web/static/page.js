@@ -1,26 +1,41 @@
 // The page: chooses videos, asks, follows the work, shows the answer. What is chosen stands in the address, so
 // that a reload shows the same again.
-import { answerTitle, answerWords, candidates, isOpen, spansOf, viewIn, words } from "./answer.js";
+import { candidates, seenAt, spanOf } from "./answer.js";
 import { Curve } from "./curve.js";
 import { Place } from "./place.js";
+import { call, send } from "./requests.js";
 import { fill, removeRow } from "./rows.js";
-import { byId, call, clock, legend, percent, send } from "./tools.js";
+import { byId, clock, legend } from "./tools.js";
 import { Viewer } from "./viewer.js";
+import { answerTitle, answerWords, isOpen, percent, words } from "./words.js";
 
 const LIST_EVERY_MS = 1500;
 const state = {
-  video: null, query: null, // query: with its answer once there is one
+  video: null, query: null, // query: with its answer, and what is known in space, once there are
   rank: -1, // which candidate is shown; -1: none
-  wanted: null, // what the next question is about: {time, box} or {image}
-  opening: null, // the question that was chosen last; its answer may still be on its way
+  wanted: null, // what the next query is about: {time, box} or {image}
+  opening: null, // the query that was chosen last; its answer may still be on its way
 };
 let events = null, listTimer = null;
 
-const shown = () => candidates(state.query)[state.rank] || null;
-const viewAt = (time, playing) => viewIn(state.query, state.rank, time, playing);
+const shown = () => candidates(state.query?.answer)[state.rank] || null;
 const viewer = new Viewer({ viewAt, onTime: (time) => { curve.move(time); place.move(time); }, onDraft: want });
 const place = new Place();
-const curve = new Curve(byId("curve"), (time) => { viewer.pause(); viewer.seek(time); });
+const curve = new Curve(byId("curve"), {
+  onPick: goTo,
+  onStep: (samples) => goTo(viewer.time + samples / state.query.answer.sample_fps),
+});
+
+function goTo(time) {
+  viewer.pause();
+  viewer.seek(time);
+}
+
+// What to mark at a moment; masks only while the video stands still.
+function viewAt(time, playing) {
+  const seen = seenAt(state.query?.answer, state.rank, time);
+  return seen && { ...seen, mask: playing ? null : seen.mask };
+}
 
 function trouble(error) {
   byId("trouble").hidden = !error;
@@ -53,18 +68,18 @@ function showQuery() {
   headline();
   byId("answer-card").hidden = !query;
   byId("curve-card").hidden = !answer;
-  place.set(answer, state.rank === (answer?.found ? 0 : -1));
+  place.set(query || {}, state.rank === (answer?.found ? 0 : -1));
   if (!query) return viewer.mark();
   const image = `/queries/${query.id}/thumbnail`;
   if (byId("answer-image").getAttribute("src") !== image) byId("answer-image").src = image;
-  byId("answer-title").textContent = answer ? "The answer" : "Your question";
+  byId("answer-title").textContent = answer ? "The answer" : "Your query";
   const progress = query.progress;
   byId("bar").hidden = byId("cancel").hidden = !isOpen(query);
   if (progress?.done) byId("bar").value = progress.done / Math.max(1, progress.total);
   else byId("bar").removeAttribute("value");
   byId("answer-words").textContent = answer ? answerWords(query, state.rank) : words(query);
   byId("to-answer").hidden = !shown();
-  const last = candidates(query).length - 1;
+  const last = candidates(answer).length - 1;
   byId("not-this").hidden = last < 0 || (last === 0 && state.rank === 0);
   byId("not-this").textContent = state.rank < 0 ? "Show the best candidate" : state.rank < last ? "Not this one" : "Back to the first";
   if (answer) showCurve(answer);
@@ -73,8 +88,9 @@ function showQuery() {
 }
 
 function showCurve(answer) {
-  const spans = spansOf(state.query, state.rank, state.video.duration_s);
-  curve.set(answer, state.video.duration_s, spans);
+  const spans = candidates(answer).map(({ track }, rank) =>
+    spanOf(answer, track[0].time_s, track.at(-1).time_s, rank === state.rank ? "chosen" : "passed"));
+  curve.set({ scores: answer.curve, start_s: 0, end_s: state.video.duration_s, spans });
   curve.move(viewer.time);
   const entries = [["var(--accent)", "score, smoothed"], ["var(--quiet)", "threshold (dashed)"]];
   if (shown()) entries.push(["var(--accent-soft)", "shown"]);
@@ -84,9 +100,7 @@ function showCurve(answer) {
 
 function goToAnswer() {
   const track = shown()?.track;
-  if (!track) return;
-  viewer.pause();
-  viewer.seek(track[Math.floor(track.length / 2)].time_s);
+  if (track) goTo(track[Math.floor(track.length / 2)].time_s);
 }
 
 async function listVideos() {
@@ -141,6 +155,7 @@ async function openQuery(id, rank = null) {
   events?.close();
   state.opening = id;
   const query = await call("GET", `/queries/${id}`);
+  query.scene = query.answer?.place ? await call("GET", `/queries/${id}/scene`) : null;
   if (state.opening !== id) return;
   state.query = query;
   state.rank = rank ?? (query.found ? 0 : -1);
@@ -224,14 +239,14 @@ async function upload(file) {
 }
 
 async function removeVideo(video) {
-  if (!confirm(`Remove ${video.name} and all questions about it?`)) return;
+  if (!confirm(`Remove ${video.name} and all queries about it?`)) return;
   if (state.video?.id === video.id) await openVideo(null);
   removeRow(byId("videos").querySelector(`[data-id="${video.id}"]`));
   await call("DELETE", `/videos/${video.id}`).finally(listVideos);
 }
 
 async function notThisOne() {
-  state.rank = (state.rank + 1) % candidates(state.query).length;
+  state.rank = (state.rank + 1) % candidates(state.query.answer).length;
   showQuery();
   remember();
   goToAnswer();

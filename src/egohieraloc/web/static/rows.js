@@ -1,4 +1,4 @@
-// Lists of videos and questions.
+// Lists of videos and queries.
 import { make } from "./tools.js";
 
 function row({ id, image, note, open, remove }) {

@@ -2,14 +2,15 @@
 //
 // While it stands still the server's own image of that moment lies over the player, so that a box is drawn on
 // exactly the frame that is asked about, and a video the browser cannot play is shown all the same.
-import { byId, clock, draw } from "./tools.js";
+import { marks, outline } from "./marks.js";
+import { byId, clock, showPlaying } from "./tools.js";
 
 const STILL_AFTER_MS = 120;
 const SLOW_STEP_S = 0.2; // between images where the browser cannot play
 const MIN_DRAWN_PX = 5; // less is a click
 
 export class Viewer {
-  // viewAt(time, playing) tells what to mark: {box, mask, maskBox, other} or null.
+  // viewAt(time, playing) tells what to mark: {box, mask, other} or null.
   // onTime(time) is called whenever the moment changes, onDraft(box) when a box was drawn or taken away.
   constructor({ viewAt, onTime, onDraft }) {
     Object.assign(this, { viewAt, onTime, onDraft });
@@ -77,7 +78,7 @@ export class Viewer {
   play() {
     if (this.time >= this.last() - 1e-3) this.seek(0);
     this.playing = true;
-    this.showPlaying();
+    showPlaying(byId("play"), this.playing);
     if (!this.playable) return this.stepSlowly();
     this.video.currentTime = this.time;
     this.still.hidden = true;
@@ -104,14 +105,8 @@ export class Viewer {
     this.playing = false;
     clearTimeout(this.slowTimer);
     this.video.pause();
-    this.showPlaying();
+    showPlaying(byId("play"), this.playing);
     if (was) this.seek(this.time);
-  }
-  showPlaying() {
-    const button = byId("play");
-    button.textContent = this.playing ? "❚❚" : "▶";
-    button.setAttribute("aria-label", this.playing ? "Pause" : "Play");
-    button.setAttribute("aria-pressed", this.playing);
   }
   cannotPlay() {
     if (!this.playable || !this.entry) return;
@@ -131,15 +126,10 @@ export class Viewer {
   isAt(time) { return this.entry && Math.abs(time - this.time) < 0.5 / this.entry.fps; }
 
   mark() {
-    const marks = [];
-    const view = this.viewAt(this.time, this.playing);
-    if (view?.mask) {
-      const [x1, y1, x2, y2] = view.maskBox;
-      marks.push(draw("image", { href: view.mask, x: x1, y: y1, width: x2 - x1, height: y2 - y1, preserveAspectRatio: "none", opacity: 0.32 }));
-    }
-    if (view) marks.push(...outline(view.box, view.other ? "mark other" : "mark"));
-    if (this.draft && this.isAt(this.draft.time)) marks.push(...outline(this.draft.box, "mark draft"));
-    byId("marks").replaceChildren(...marks);
+    const seen = this.viewAt(this.time, this.playing), shown = [];
+    if (seen) shown.push(...marks(seen, seen.other ? "mark other" : "mark"));
+    if (this.draft && this.isAt(this.draft.time)) shown.push(...outline(this.draft.box, "mark draft"));
+    byId("marks").replaceChildren(...shown);
   }
 
   setDraft(box, finished = true) {
@@ -212,8 +202,4 @@ export class Viewer {
 
 function between([ax, ay], [bx, by]) {
   return [Math.min(ax, bx), Math.min(ay, by), Math.max(ax, bx), Math.max(ay, by)];
-}
-function outline([x1, y1, x2, y2], name) {
-  const place = { x: x1, y: y1, width: x2 - x1, height: y2 - y1, rx: 2 };
-  return [draw("rect", { class: "halo", ...place }), draw("rect", { class: name, ...place })];
 }
