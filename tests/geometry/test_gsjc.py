@@ -70,6 +70,13 @@ def test_exact_without_noise(camera, config, count):
         np.testing.assert_allclose(view.point_world, TARGET, atol=1e-7)
 
 
+def test_views_are_weighed_against_a_point_that_wrong_depths_do_not_move():
+    """Three of nine depths are three times too large; every ray still goes through the object."""
+    views = make_views(9)
+    wrong = [replace(view, depth=3 * view.depth) if view.frame_index % 3 == 0 else view for view in views]
+    assert all(view.reprojection > 0.9 for view in fuse(wrong, MEAN).views)
+
+
 def test_rays_alone_are_exact_without_noise():
     views = [replace(view, depth=None) for view in make_views()]
     fused = fuse(views)

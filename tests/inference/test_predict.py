@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import expit
+from torch import Tensor
 
 from egohieraloc.config import preset
 from egohieraloc.errors import ConfigError
-from egohieraloc.inference.mask_box import box_from_mask
 from egohieraloc.inference.packing import PackedFeatures
-from egohieraloc.inference.predict import Predictor, choose_device
+from egohieraloc.inference.predict import Decoded, Predictor, choose_device
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.ram import EVEN_CELL_LOGIT
@@ -44,14 +44,9 @@ def test_score_is_how_sure_the_best_cell_is(predictor: Predictor, packed: Packed
     query = predictor.prepare(QUERY)
     answers, _ = predictor.decode(query, packed[:2], predictor.start(query))
     output, _ = predictor.match(query, packed[:2], predictor.start(query))
-    masks = torch.sigmoid(output.ram.mask_logits.float()).numpy()
     best = output.ram.cell_logits.float().numpy().max((1, 2))
-    assert len(answers) == 2
-    for answer, mask, highest in zip(answers, masks, best, strict=True):
+    for answer, highest in zip(answers, best, strict=True):
         assert answer.score == pytest.approx(expit(2 * (highest - EVEN_CELL_LOGIT)), rel=1e-4)
-        tight = box_from_mask(mask)
-        if tight is not None:
-            assert answer.box.xyxy == tuple(4 * v for v in tight.xyxy)
 
 
 def test_batches_come_in_few_sizes_and_carry_the_state_on(
@@ -138,36 +133,47 @@ def test_padded_pixels_have_no_say(predictor: Predictor) -> None:
     assert counted[1:, 1:].all()
 
 
-def with_blank_masks(*, best: tuple[int, int]) -> Predictor:
-    """A network that outlines nothing, is confident of one cell and gives each cell a box of two by two."""
+def with_output(mask: Tensor, *, best: tuple[int, int]) -> Predictor:
+    """A network with these mask logits (56, 56) and one best cell; each cell's box is two by two cells."""
     torch.manual_seed(0)
     network = EgoHieraLocNet(preset("tiny")).eval().requires_grad_(False)
-    network.ram.decoder.out.bias.fill_(-100)
     network.ram.box.weight.zero_()
     network.ram.box.bias.zero_()
     cells = torch.zeros(1, 1, 14, 14)
     cells[0, 0, best[0], best[1]] = 5
     network.ram.cell.register_forward_hook(lambda _module, _inputs, output: cells.expand_as(output))
+    network.ram.decoder.register_forward_hook(lambda _module, _inputs, output: mask.expand_as(output))
     return Predictor(Weights(network, Calibration(), "test"), device="cpu")
+
+
+def decoded(predictor: Predictor, packed: PackedFeatures) -> Decoded:
+    query = predictor.prepare(QUERY)
+    return predictor.decode(query, packed[:1], predictor.start(query))[0][0]
+
+
+def test_the_box_is_that_of_the_mask_in_canvas_pixels(packed: PackedFeatures) -> None:
+    """Cells of four pixels, 20 to 35 down and 24 to 31 across."""
+    mask = torch.full((56, 56), -9.0)
+    mask[20:36, 24:32] = 9
+    answer = decoded(with_output(mask, best=(3, 9)), packed)
+    assert answer.box == Box(96, 80, 128, 144)
+    assert ((answer.mask > 127) == (mask.numpy() > 0)).all()
 
 
 def test_without_a_mask_the_box_is_that_of_the_best_cell(packed: PackedFeatures) -> None:
     """Cell 3 down, 9 across on a canvas of 224 pixels: its centre and one cell to every side."""
-    predictor = with_blank_masks(best=(3, 9))
-    query = predictor.prepare(QUERY)
-    answers, _ = predictor.decode(query, packed[:1], predictor.start(query))
-    assert answers[0].mask.max() == 0
-    assert answers[0].box.xyxy == pytest.approx((8.5 * 16, 2.5 * 16, 10.5 * 16, 4.5 * 16), abs=0.1)
+    answer = decoded(with_output(torch.full((56, 56), -99.0), best=(3, 9)), packed)
+    assert answer.mask.max() == 0
+    assert answer.box.xyxy == pytest.approx((8.5 * 16, 2.5 * 16, 10.5 * 16, 4.5 * 16), abs=0.1)
 
 
 def test_faint_pixels_of_a_sample_are_no_foreground_of_its_template(
     predictor: Predictor, packed: PackedFeatures
 ) -> None:
     """A mask of bytes: 255 is certain, 100 is less than even."""
-    query, mask = predictor.prepare(QUERY), np.full((56, 56), 100, np.uint8)
+    mask = np.full((56, 56), 100, np.uint8)
     mask[18:38, 18:28] = 255
-    answers, _ = predictor.decode(query, packed[:1], predictor.start(query))
-    shown = replace(answers[0], box=Box(72, 72, 152, 152), mask=mask)
+    shown = replace(decoded(predictor, packed), box=Box(72, 72, 152, 152), mask=mask)
     faint = predictor.template_from_sample(packed[:1], shown).template
     shown = replace(shown, mask=np.where(mask == 255, mask, 0))
     sharp = predictor.template_from_sample(packed[:1], shown).template
