@@ -90,7 +90,9 @@ def test_imports_point_one_way() -> None:
         if not module.startswith("egohieraloc.") or here in OUTERMOST:
             continue
         there = module.split(".")[1]
-        fine = there in SEAM[:SEAM.index(here)] if here in SEAM else there in {here, *SEAM, *MAY_IMPORT[here]}
+        fine = (
+            there in SEAM[: SEAM.index(here)] if here in SEAM else there in {here, *SEAM, *MAY_IMPORT[here]}
+        )
         if not fine:
             wrong.append(f"{path.relative_to(ROOT)} imports {module}")
     assert not wrong

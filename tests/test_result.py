@@ -14,18 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis.extra.numpy import array_shapes, arrays
 
+import made_up
+from egohieraloc.boxes import mask_to_box
 from egohieraloc.errors import DataError, MissingExtraError, OutputError
+from egohieraloc.geometry.reconstruction import SparsePoints
 from egohieraloc.result import Result
 from egohieraloc.result_json import mask_from, mask_part
 from egohieraloc.result_schema import schema
 from egohieraloc.types import Box, NotFound, NotLocalized, ResponseTrack
-from made_results import HEIGHT, WIDTH, made_place, made_result
+from made_up import result as made_result
 
 SCHEMA = Path(__file__).parent.parent / "docs" / "result.schema.json"
 KINDS = {
-    "found": {},
-    "found in space": made_place(),
-    "no place": {"place": NotLocalized("no frame has a pose", 0, 8)},
+    "found": {"place": None, "cameras": None},
+    "found in space": {},
+    "no place": {"place": NotLocalized("no frame has a pose", 0, 12)},
     "not found": {"track": NotFound("Nothing looks like it.", 0.2), "maps": (), "query_mask": None},
 }
 
@@ -41,14 +44,17 @@ def test_saved_read_and_saved_again_has_equal_bytes(tmp_path: Path, kind: str) -
 
 
 def test_nothing_is_lost(tmp_path: Path) -> None:
-    saved = made_result(**made_place())
+    saved = made_result(
+        until_s=2.1,
+        cameras=made_up.cameras(points=SparsePoints(np.random.default_rng(1).normal(size=(9001, 3)))),
+    )
     read = Result.load(saved.save(tmp_path / "answer"))
     assert isinstance(read.track, ResponseTrack)
     assert isinstance(saved.track, ResponseTrack)
     np.testing.assert_array_equal(read.query.image, saved.query.image)
     assert (read.query.box, read.query.seen_at_s) == (saved.query.box, saved.query.seen_at_s)
     assert (read.video.source, read.video.info) == (saved.video.source, saved.video.info)
-    assert (read.track.score, read.until_s, read.versions) == (saved.track.score, 1.5, saved.versions)
+    assert (read.track.score, read.until_s, read.versions) == (saved.track.score, 2.1, saved.versions)
     for a, b in zip(read.track, saved.track, strict=True):
         assert (a.frame_index, a.sample, a.time_s, a.score, a.box, a.mask_box) == (
             (b.frame_index, b.sample, b.time_s, b.score, b.box, b.mask_box)
@@ -62,10 +68,10 @@ def test_nothing_is_lost(tmp_path: Path) -> None:
     assert read.query_mask is not None
     np.testing.assert_array_equal(read.query_mask.mask, saved.query_mask.mask)
     assert read.cameras is not None
-    assert read.cameras.num_posed == 7
+    assert read.cameras.num_posed == 12
     assert 3000 < len(read.cameras.points.xyz_world) <= 4000
     np.testing.assert_array_equal(read.place.covariance, saved.place.covariance)
-    assert read.place.views[0].weight == 0.3
+    assert read.place.views[0].weight == 0.5
     assert read.summary == saved.summary
 
 
@@ -96,14 +102,14 @@ def test_answers_follow_the_schema(kind: str) -> None:
 
 
 def test_keys_that_scripts_stand_on() -> None:
-    value = made_result(**made_place()).to_dict()
+    value = made_result().to_dict()
     wanted = {"found", "score", "reason", "video", "sample_fps", "track", "curve", "intervals"}
     assert wanted | {"alternatives", "place"} <= set(value)
     assert {"frame", "sample", "time_s", "box", "score"} <= set(value["track"][0])
-    assert value["track"][0]["box"] == [14.5, 8.0, 34.25, 21.0]
-    assert value["video"]["path"] == "kitchen.mp4"
-    assert value["place"]["displacement"] == [0.3, -0.2, 1.7]
-    assert made_result().to_dict()["place"] is None
+    assert value["track"][0]["box"] == [48.0, 30.0, 88.0, 70.0]
+    assert value["video"]["path"] == f"/videos/{made_up.HOSTILE}"
+    assert value["place"]["displacement"] == [-0.6, 0.7, 2.0]
+    assert made_result(place=None).to_dict()["place"] is None
 
 
 def damaged(change: str) -> str:
@@ -150,8 +156,8 @@ def test_no_answer_there(tmp_path: Path) -> None:
 
 
 def test_a_new_answer_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -> None:
-    made_result(**made_place()).save(tmp_path)
-    made_result(track=NotFound("gone")).save(tmp_path)
+    made_result().save(tmp_path)
+    made_result(track=NotFound("gone"), cameras=None).save(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["query.png", "result.json"]
     (tmp_path / "result.json").write_text("{}")
     with pytest.raises(OutputError, match="not an earlier answer's"):
@@ -160,23 +166,20 @@ def test_a_new_answer_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -
 
 def test_as_arrays_and_rows() -> None:
     result = made_result()
-    np.testing.assert_array_equal(
-        result.boxes_xyxy, [[14.5, 8, 34.25, 21], [15.5, 8, 35.25, 21], [16.5, 8, 36.25, 21]]
-    )
-    assert [m.shape for m in result.masks()] == [(HEIGHT, WIDTH)] * 3
+    np.testing.assert_array_equal(result.boxes_xyxy, [[48, 30, 88, 70], [49, 30, 89, 70], [50, 30, 90, 70]])
+    assert [m.shape for m in result.masks()] == [(120, 160)] * 3
     assert result.to_rows()[0] == {
-        "frame": 24, "sample": 4, "time_s": 0.8, "score": pytest.approx(0.86),
-        "x1": 14.5, "y1": 8, "x2": 34.25, "y2": 21,
+        "frame": 24, "sample": 8, "time_s": 1.6, "score": 0.8, "x1": 48, "y1": 30, "x2": 88, "y2": 70,
     }  # fmt: skip
     empty = made_result(track=NotFound("gone"))
     assert (empty.boxes_xyxy.shape, empty.masks(), empty.to_rows()) == ((0, 4), [], [])
 
 
 def test_a_full_mask_lies_where_its_cells_lie() -> None:
-    """The disc of sample 4 is centred on row 6 of 13 and column 4 of 17, over 52 rows and 64 columns."""
-    rows, columns = np.nonzero(made_result().masks()[0])
-    assert columns.mean() + 0.5 == pytest.approx(4.5 * 64 / 17, abs=0.3)
-    assert rows.mean() + 0.5 == pytest.approx(6.5 * 52 / 13 - 2, abs=0.3)
+    """Cells 2 to 5 of 8 in either direction are set, in a box of 40 pixels from (48, 30)."""
+    mask = made_result().masks()[0]
+    assert mask_to_box(mask) == Box(58, 40, 78, 60)
+    assert 380 <= mask.sum() <= 400  # its corners are rounded
 
 
 def test_detections_for_supervision(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,49 +190,47 @@ def test_detections_for_supervision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "supervision", package)
     first, *_ = found = made_result().to_supervision()
     assert len(found) == 3
-    assert first.xyxy.tolist() == [[14.5, 8, 34.25, 21]]
-    assert (first.mask.shape, first.mask.dtype) == ((1, HEIGHT, WIDTH), bool)
+    assert first.xyxy.tolist() == [[48, 30, 88, 70]]
+    assert (first.mask.shape, first.mask.dtype) == ((1, 120, 160), bool)
     assert first.data["frame"].tolist() == [24]
 
 
 def test_in_words() -> None:
-    assert made_result().summary == (
-        "Last seen from 0.8 s to 1.2 s (frames 24 to 36), at the end in the box 16,8,20,13 (x,y,w,h). "
-        "Confidence 0.90."
+    assert made_result(place=None).summary == (
+        "Last seen from 1.6 s to 2.0 s (frames 24 to 30), at the end in the box 50,30,40,40 (x,y,w,h). "
+        "Confidence 0.87."
     )
-    assert made_result(track=NotFound("Too dark.")).summary == "Not found. Too dark."
-    assert "From where the camera is at the query time it is 1.7 m, in front of you" in (
-        made_result(**made_place()).summary
-    )
+    assert made_result(track=NotFound("Too dark."), place=None).summary == "Not found. Too dark."
+    assert "From where the camera is at the query time it is 2.2 m, in front of you" in made_result().summary
 
 
 def test_another_viewpoint_is_named() -> None:
-    known = made_place()
-    known["place"] = replace(known["place"], query_frame=36)
-    assert (
-        "From frame 36 (frame 42, the query time, has no camera pose) it is" in made_result(**known).summary
+    elsewhere = replace(made_up.place(), query_frame=27)
+    assert "From frame 27 (frame 33, the query time, has no camera pose) it is" in (
+        made_result(place=elsewhere).summary
     )
 
 
 def test_the_query_time_is_in_the_video() -> None:
-    assert made_result(until_s=None).query_time_s == 1.4
+    assert made_result(until_s=None).query_time_s == 2.2
     assert made_result(until_s=0.9).query_time_s == 0.9
-    assert made_result(until_s=99.0).query_time_s == 1.4
+    assert made_result(until_s=99.0).query_time_s == 2.2
 
 
 def test_short_in_a_shell_and_shown_in_a_notebook() -> None:
-    result = made_result()
-    assert repr(result) == "Result(ResponseTrack(0.8 s to 1.2 s, 3 samples, confidence 0.90))"
+    result = made_result(place=None)
+    assert repr(result) == "Result(ResponseTrack(1.6 s to 2.0 s, 3 samples, confidence 0.87))"
+    assert len(repr(made_result())) < 300
     page = made_result(track=NotFound("<b>Too dark</b>"))._repr_html_()
     assert "data:image/jpeg;base64," in page
     assert "<b>" not in page
-    assert "Last seen from 0.8 s" in result._repr_html_()  # also where the video is gone
+    assert "Last seen from 1.6 s" in result._repr_html_()  # also where the video is gone
 
 
 def test_tracks_are_sequences() -> None:
     track = made_result().track
     assert isinstance(track, ResponseTrack)
-    assert [p.sample for p in track] == [4, 5, 6]
-    assert (len(track), track.start_s, track.end_s) == (3, 0.8, 1.2)
+    assert [p.sample for p in track] == [8, 9, 10]
+    assert (len(track), track.start_s, track.end_s) == (3, 1.6, 2.0)
     x1, y1, x2, y2 = track.predictions[0].box
     assert (x1, y1, x2, y2) == track.predictions[0].box.xyxy

@@ -228,7 +228,7 @@ class SfmConfig:
         6  # frames of the map on each side that a frame registered into it is matched with
     )
     min_inliers: int = 30  # 2D-3D matches a frame must keep to have a pose
-    max_reprojection_px: float = 4.0  # of a map that is believed (median over a frame's points)
+    max_reprojection_px: float = 4.0  # median over a frame's points; a pose above it is dropped
     anchor_error_m: float = 0.5  # how far images of known position may be off (paper: 30)
     max_time_s: float = 3600.0  # after that the answer is NotLocalized; what was computed is kept
     num_threads: int = -1  # all cores
@@ -241,7 +241,7 @@ class DepthConfig:
 
     min_points: int = 20  # visible points a frame needs for a fit of its own
     tolerance: float = 0.05  # relative depth error up to which a point supports a fit
-    min_inlier_share: float = 0.3  # of the points; below it the fit is not believed
+    min_inlier_share: float = 0.3  # of the points; a fit below it is rejected
     neighbour_s: float = 1.0  # a frame without a fit takes that of the nearest frame within this time
 
 

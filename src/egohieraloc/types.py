@@ -282,12 +282,12 @@ class Localization3D:
 
     point_world: Floats  # (3,)
     displacement: Floats  # (3,) in the camera at query time
-    covariance: Floats  # (3, 3) of point_world
+    covariance: Floats = field(repr=False)  # (3, 3) of point_world
     unit: Literal["m", "sfm"]
     posed_frames: int
     num_frames: int
     query_frame: int  # whose pose stands for the query time
-    views: tuple[ViewEvidence, ...] = ()
+    views: tuple[ViewEvidence, ...] = field(default=(), repr=False)
 
     @property
     def distance(self) -> float:

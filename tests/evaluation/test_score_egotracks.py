@@ -93,8 +93,8 @@ def test_a_sequence_without_anything_to_find_is_left_out():
 
 def test_sequences_that_are_not_annotated_are_left_out_when_others_are():
     queries = [query(TRUTH), query(None, name="2")]
-    stranger = answer({0: FULL}, name="9")
-    found = egotracks.report_egotracks(queries, {FOUND.key: FOUND, stranger.key: stranger}, {"clip": 30})
+    unknown = answer({0: FULL}, name="9")
+    found = egotracks.report_egotracks(queries, {FOUND.key: FOUND, unknown.key: unknown}, {"clip": 30})
     assert (found.num_sequences, found.left_out, found.ignored) == (1, 1, 1)
     assert found.average_overlap == pytest.approx(0.5)
 
