@@ -32,6 +32,7 @@ from egohieraloc.training.composer.render import LATTICE_PX, chain, tight_box, u
 from egohieraloc.training.composer.scene_layers import Props, draw_texture_from_scene, render
 from egohieraloc.training.composer.sensor import record
 from egohieraloc.training.composer.shapes import draw_blocks, draw_hands
+from egohieraloc.training.composer.solids import with_solids
 from egohieraloc.training.composer.staging import (
     Cast,
     draw_background,
@@ -46,6 +47,7 @@ from egohieraloc.training.composer.virtual_camera import Cameras, draw_cameras
 
 LARGE_WINDOW, SMALL_WINDOW = 3 / 4, 5 / 14  # of the canvas: room for the target, for a distractor
 MASK_STRIDE = 4
+BEFORE_THE_FIRST = -1  # the step at which objects are made
 
 
 class Composer:
@@ -58,6 +60,9 @@ class Composer:
         self.generator = torch.Generator(self._device)
         # Half precision is exact enough for 8-bit images; CPUs are slow at it.
         self._dtype = torch.float16 if self._device.type == "cuda" else torch.float32
+        if config.solids:
+            self.seed_for(BEFORE_THE_FIRST)
+            packs = with_solids(packs, config.solids, self.generator)
         self._instances = Instances(
             packs, self._device, config.neighbours, config.twin_similarity, self._dtype
         )

@@ -35,6 +35,7 @@ BATCH = 4  # clips composed at a time
 # appearance. The query is a fair image of the object with its surroundings; the object is seen from sides
 # near to it, of a size that can be made out, and what happens to the image leaves it recognisable.
 AS_VIDEO = {
+    "solids": 0,
     "clip_frames": 6,
     "sprite_share": 1.0,
     "leave_share": 0.0,

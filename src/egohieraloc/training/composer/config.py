@@ -16,6 +16,8 @@ class ComposerConfig:
     frame_px: int = 448  # F, a multiple of 32
     clip_frames: int = 2  # T
 
+    solids: int = 0  # objects made in 3D beside the scanned ones, seen from as many sides
+
     # what is asked for
     sprite_share: float = 0.45  # target is a scanned object; otherwise an object of a photo
     in_place_share: float = 0.55  # a photo object stays in its photo, which is warped as a whole
