@@ -77,9 +77,8 @@ def main() -> None:
             )
             for question in itertools.chain.from_iterable(questions):
                 for row in rows.values():
-                    size = row.localizer.predictor.config.input_size
                     started = time.perf_counter()
-                    answered = row.localizer.ask(question.query, question.video, size, size)
+                    answered = row.localizer.ask(question.query, question.video)
                     row.seconds += time.perf_counter() - started
                     row.samples += len(question.video.time_s)
                     row.outcomes.append(outcome("", question.truth, answered))

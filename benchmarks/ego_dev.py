@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from egohieraloc.data.base import Track
+from egohieraloc.inference.encoded import EncodedVideo, store_features
 from egohieraloc.inference.packing import PackedFeatures
-from egohieraloc.inference.search import EncodedVideo, store_features
 from egohieraloc.query import Query
 from egohieraloc.types import Box
 from egohieraloc.video.letterbox import Letterbox
@@ -111,4 +111,5 @@ def long_truth(query: DevQuery, long: LongVideo, letterbox: Letterbox) -> Track:
 def joined(parts: Sequence[EncodedVideo], folder: Path) -> EncodedVideo:
     """The stored features of several videos as those of one."""
     packed = [piece for part in parts for piece in part.take(0, len(part.time_s) - 1)]
-    return store_features(PackedFeatures.cat(packed), folder, fps=FPS)
+    canvas = parts[0].letterbox.size
+    return store_features(PackedFeatures.cat(packed), folder, canvas=canvas, fps=FPS)

@@ -9,7 +9,6 @@ import numpy as np
 
 from egohieraloc.data.base import Track
 from egohieraloc.evaluation.vq2d import measure, overlap, score
-from egohieraloc.inference.answer import Answer2D
 from egohieraloc.result import Result
 from egohieraloc.types import NotFound, ResponseTrack
 
@@ -55,7 +54,7 @@ HEADINGS = {
 }
 
 
-def outcome(name: str, truth: Track, answered: Result | Answer2D) -> Outcome:
+def outcome(name: str, truth: Track, answered: Result) -> Outcome:
     """From what the package answers."""
     track = answered.track
     given = Track.empty() if isinstance(track, NotFound) else track_of(track)

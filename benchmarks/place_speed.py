@@ -55,7 +55,7 @@ def main() -> None:
         stages = Stages()
         result = localizer.locate(query, video, in_3d=True, progress=stages)
         stages("end")
-        print(f"{video.duration_s:.0f} s of video, {len(result.video.frame_indices)} samples")
+        print(f"{video.duration_s:.0f} s of video, {len(result.video)} samples")
         for stage, seconds in stages.seconds.items():
             print(f"{stage:<22}{seconds:8.1f} s")
         print(f"{'in all':<22}{sum(stages.seconds.values()):8.1f} s")

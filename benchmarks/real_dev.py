@@ -23,7 +23,7 @@ from ego_dev import DevQuery, joined, long_truth, long_video, open_videos, read_
 from egohieraloc.config import TemporalConfig
 from egohieraloc.data.base import Track
 from egohieraloc.files import write_json
-from egohieraloc.inference.search import EncodedVideo
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.temporal import choose_interval
 from egohieraloc.localize import Localizer
 from egohieraloc.video.letterbox import Letterbox
@@ -90,7 +90,7 @@ def ask_short(
     started, outcomes = time.perf_counter(), []
     for query in queries:
         found = localizer.locate(query.query, videos[query.video])
-        outcomes.append(outcome(f"{query.name} {query.object}", query.truth, found))
+        outcomes.append(outcome(f"{query.name} {query.target}", query.truth, found))
     _say_speed(time.perf_counter() - started, [videos[q.video].info.num_frames for q in queries])
     return outcomes
 
@@ -108,12 +108,12 @@ def ask_long(
             parts = [encoded[name] for name in long.parts]
             stores[long.parts] = joined(parts, scratch / f"long-{len(stores)}")
         started = time.perf_counter()
-        found = localizer.ask(query.query, stores[long.parts], size, size)
+        found = localizer.ask(query.query, stores[long.parts])
         seconds += time.perf_counter() - started
         counts.append(long.count)
         info = videos[query.video].info
         truth = long_truth(query, long, Letterbox(info.width, info.height, size))
-        outcomes.append(outcome(f"{query.name} {query.object}", truth, found))
+        outcomes.append(outcome(f"{query.name} {query.target}", truth, found))
     _say_speed(seconds, counts)
     return outcomes
 
@@ -142,7 +142,7 @@ def ask_baseline(
         truth = long_truth(query, whole, boxes[query.video])
         if not long:
             truth = Track(query.truth.frames, truth.boxes_xyxy)
-        outcomes.append(baseline_outcome(f"{query.name} {query.object}", truth, matches))
+        outcomes.append(baseline_outcome(f"{query.name} {query.target}", truth, matches))
     return outcomes
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from egohieraloc import Localizer, LocalizerConfig, Query, Video, demo
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.packing import PackedFeatures
-from egohieraloc.inference.search import EncodedVideo
 from egohieraloc.inference.store import CHUNK, FeatureStore
 from egohieraloc.settings import override
 
@@ -29,7 +30,8 @@ def repeated(encoded: EncodedVideo, minutes: float, folder: Path) -> EncodedVide
     store = FeatureStore(folder)
     for number, start in enumerate(range(0, len(order), CHUNK)):
         store.write(number, whole[order[start : start + CHUNK]])
-    return EncodedVideo(store, np.arange(len(order)), np.arange(len(order)) / 5)
+    video = replace(encoded.video, frame_index=np.arange(len(order)), time_s=np.arange(len(order)) / 5)
+    return replace(encoded, video=video, store=store)
 
 
 def main() -> None:
@@ -57,7 +59,7 @@ def main() -> None:
         times, answers = {}, {}
         for label, each in (("coarse look first", localizer), ("every sample decoded", thorough)):
             start = time.perf_counter()
-            answers[label] = each.ask(query, video_long, truth.width, truth.height)
+            answers[label] = each.ask(query, video_long)
             times[label] = time.perf_counter() - start
             track = answers[label].track
             print(f"{arguments.minutes:g} minutes, {label}: {times[label]:.1f} s, {type(track).__name__}")

@@ -26,14 +26,14 @@ from egohieraloc import Localizer, Query, Video, demo
 from egohieraloc.config import PRESETS
 from egohieraloc.data.base import Track
 from egohieraloc.evaluation.vq2d import overlap
-from egohieraloc.inference.answer import Answer2D
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.packing import pack
 from egohieraloc.inference.predict import Predictor, PreparedQuery
-from egohieraloc.inference.search import EncodedVideo
 from egohieraloc.inference.store import CHUNK
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import MatchOutput
 from egohieraloc.models.qam import QamState
+from egohieraloc.result import Result
 from egohieraloc.video.letterbox import Letterbox
 from figures import outcome
 
@@ -85,13 +85,13 @@ class InMemory:
 
 
 def encode_exactly(predictor: ExactPredictor, video: Video, fps: float | None) -> EncodedVideo:
-    indices = video.sample_indices(fps)
+    sampled = video.sampled(fps)
     letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
-    canvases = [letterbox.apply(frame.rgb) for frame in video.frames(indices)]
+    canvases = [letterbox.apply(frame.rgb) for frame in video.frames(sampled.frame_index)]
     parts = [predictor.encode(canvases[i : i + 8], None, None) for i in range(0, len(canvases), 8)]
     whole = Exact(FrameFeatures.cat([part.features for part in parts]))
     chunks = [whole[start : start + CHUNK] for start in range(0, len(whole), CHUNK)]
-    return EncodedVideo(InMemory(chunks), indices, video.times_s[indices])  # type: ignore[arg-type]
+    return EncodedVideo(sampled, letterbox, InMemory(chunks))  # type: ignore[arg-type]
 
 
 def questions(data: Path | None) -> Iterator[tuple[str, Video, Query, Track]]:
@@ -105,7 +105,7 @@ def questions(data: Path | None) -> Iterator[tuple[str, Video, Query, Track]]:
     queries = read_queries(data / "ego_dev")
     videos = open_videos(data / "ego_dev", (query.video for query in queries))
     for query in sorted(queries, key=lambda q: q.video):
-        yield f"{query.name} {query.object}", videos[query.video], query.query, query.truth
+        yield f"{query.name} {query.target}", videos[query.video], query.query, query.truth
 
 
 def together(one: Track, other: Track) -> float:
@@ -115,7 +115,7 @@ def together(one: Track, other: Track) -> float:
     return overlap(one, other)[1]
 
 
-def compare(name: str, truth: Track, stored: Answer2D, exact: Answer2D) -> tuple[float, ...]:
+def compare(name: str, truth: Track, stored: Result, exact: Result) -> tuple[float, ...]:
     both = (stored.curve.raw > 0) & (exact.curve.raw > 0)
     change = np.abs(stored.curve.raw - exact.curve.raw)[both]
     rounded, plain = (outcome(name, truth, found).answer for found in (stored, exact))
@@ -160,8 +160,7 @@ def main() -> None:
         for name, video, query, truth in questions(options.data):
             if encoded is None or encoded[0] is not video:
                 encoded = video, encode_exactly(predictor, video, stored.config.search.fps)
-            size = video.info.width, video.info.height
-            answers = stored.ask(query, stored.encode(video), *size), exact.ask(query, encoded[1], *size)
+            answers = stored.ask(query, stored.encode(video)), exact.ask(query, encoded[1])
             rows.append(compare(name, truth, *answers))
     columns = np.array(rows).T
     print(f"| all | {columns[0].max():.3f} | {' | '.join(f'{c.mean():.3f}' for c in columns[1:])} |")

@@ -52,12 +52,11 @@ def main() -> None:
             localizer = Localizer.from_pretrained(
                 options.model, device=options.device, settings=options.settings, cache=Path(scratch)
             )
-            size = localizer.predictor.config.input_size
             for question in compose_questions(
                 packs, localizer.predictor, Path(scratch), clips=options.clips, seed=number
             ):
                 started = time.perf_counter()
-                answered = localizer.ask(question.query, question.video, size, size)
+                answered = localizer.ask(question.query, question.video)
                 seconds += time.perf_counter() - started
                 outcomes.append(outcome(f"clip {len(outcomes)}", question.truth, answered))
                 if overlap(question.truth, outcomes[-1].answer)[1] >= SUCCESS_THRESHOLD:

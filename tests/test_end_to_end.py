@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional as F
 
 from clips import paint_object
-from egohieraloc import Box, Localizer, NotFound, Query, Video
+from egohieraloc import Box, Localizer, NotFound, Query, Result, Video
 from egohieraloc.config import preset
 from egohieraloc.data.base import Track
 from egohieraloc.evaluation.vq2d import overlap
@@ -22,6 +22,7 @@ from egohieraloc.images import write_image
 from egohieraloc.inference.query_window import cut_window
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Calibration, save_weights
+from egohieraloc.report.build import save_report
 from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.loop import OptimConfig, train
 from egohieraloc.video.letterbox import Letterbox
@@ -163,7 +164,7 @@ def test_a_second_question_neither_decodes_nor_encodes(clip, query_image, weight
     assert [name for name, _ in first.timings_s] == ["read the video", "look for the object"]
 
 
-def test_the_time_of_asking_ends_the_search(clip, query_image, weights, tmp_path):
+def test_the_query_time_ends_the_search(clip, query_image, weights, tmp_path):
     localizer = Localizer.from_pretrained(weights, cache=tmp_path)
     query = Query.from_image(query_image, box=Box(40, 30, 96, 78))
     early = localizer.locate(query, clip, until_s=6.0)
@@ -177,13 +178,15 @@ def test_the_time_of_asking_ends_the_search(clip, query_image, weights, tmp_path
 def test_live_frames_give_the_same_answer(clip, query_image, weights, tmp_path):
     localizer = Localizer.from_pretrained(weights, cache=tmp_path)
     query = Query.from_image(query_image, box=Box(40, 30, 96, 78))
-    live = localizer.live()
-    for frame in Video.open(clip).samples(5):
-        live.add(frame.rgb, frame.time_s)
     whole = localizer.locate(query, clip)
-    answered = live.ask(query)
-    assert [p.sample for p in answered.track.predictions] == [p.sample for p in whole.track.predictions]
-    live.close()
+    with localizer.live() as live:
+        for frame in Video.open(clip).samples(5):
+            live.add(frame.rgb, 1000 + frame.time_s)
+        answered = live.ask(query)
+        page = save_report(answered, tmp_path / "live")
+    assert [p.sample for p in answered.track] == [p.sample for p in whole.track]
+    assert answered.track.start_s == pytest.approx(1000 + whole.track.start_s)
+    assert (page.parent / "overlay.mp4").stat().st_size > 10_000
 
 
 def test_the_tracker_follows_and_answers_every_frame(clip, weights):
@@ -200,9 +203,10 @@ def test_the_tracker_follows_and_answers_every_frame(clip, weights):
 def test_a_report_page_comes_out(clip, query_image, weights, tmp_path):
     localizer = Localizer.from_pretrained(weights, cache=tmp_path / "cache")
     result = localizer.locate(Query.from_image(query_image, box=Box(40, 30, 96, 78)), clip)
-    page = result.save_report(tmp_path / "report", localizer)
+    page = save_report(result, tmp_path / "report")
     assert page.name == "report.html"
     assert "Foreground O" in page.read_text(encoding="utf-8")
+    assert len(Result.load(tmp_path / "report").maps) == len(result.maps) > 0
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -17,8 +16,9 @@ from egohieraloc.geometry.place import place
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
 from egohieraloc.geometry.reference import KnownPositions, PosedImages
 from egohieraloc.geometry.sfm_process import Anchor, reconstruct
-from egohieraloc.inference.answer import Answer2D
+from egohieraloc.localize import SpaceSources
 from egohieraloc.poses import camera_poses
+from egohieraloc.result import Result
 from egohieraloc.settings import override
 from egohieraloc.types import (
     DepthMap,
@@ -67,11 +67,11 @@ class Told(Localizer):
         self.config = override(LocalizerConfig(), ["place.fusion.thickness_share=0"])
 
     def encode(self, video, **options):
-        return SimpleNamespace(frame_index=np.arange(10), time_s=np.arange(10) / 5)
+        return video.sampled()
 
-    def ask(self, query, encoded, width, height, *, progress):
-        time_s = np.arange(10) / 5
-        return Answer2D(self.track_, ScoreCurve(time_s, time_s, time_s, 0.5), ())
+    def ask(self, query, encoded, *, progress):
+        time_s = encoded.time_s
+        return Result(query, encoded, self.track_, ScoreCurve(time_s, time_s, time_s, 0.5))
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def wall(unit: DepthUnit, value: float):
 
 
 def test_poses_alone_give_a_place_in_their_own_unit(told, video):
-    result = told.locate(QUERY, video, in_3d=True, poses=path(0.5))
+    result = told.locate(QUERY, video, in_3d=True, space=SpaceSources(cameras=path(0.5)))
     assert isinstance(result.place, Localization3D)
     assert result.place.unit == "sfm"
     np.testing.assert_allclose(result.place.point_world, 0.5 * TARGET, atol=0.02)
@@ -107,7 +107,7 @@ def test_poses_alone_give_a_place_in_their_own_unit(told, video):
 
 def test_metric_depth_of_the_frames_that_show_it_makes_the_path_metric(told, video):
     maps, asked = wall(DepthUnit.METRIC, 3.0)
-    result = told.locate(QUERY, video, in_3d=True, poses=path(0.5), depth=maps)
+    result = told.locate(QUERY, video, in_3d=True, space=SpaceSources(cameras=path(0.5), depth=maps))
     assert asked == [2, 3, 4, 5, 6]
     assert (result.place.unit, result.cameras.unit) == ("m", "m")
     np.testing.assert_allclose(result.place.point_world, TARGET, atol=0.02)
@@ -116,28 +116,41 @@ def test_metric_depth_of_the_frames_that_show_it_makes_the_path_metric(told, vid
 
 def test_a_reference_makes_the_path_metric(told, video):
     truth = {i: pose.center_world for i, pose in path().poses.items()}
-    result = told.locate(QUERY, video, in_3d=True, poses=path(0.5), reference=KnownPositions(truth))
+    result = told.locate(
+        QUERY, video, in_3d=True, space=SpaceSources(cameras=path(0.5), reference=KnownPositions(truth))
+    )
     assert result.cameras.unit == "m"
     np.testing.assert_allclose(result.place.point_world, TARGET, atol=0.02)
 
 
 def test_depth_is_not_asked_for_when_nothing_was_found(tmp_path, video):
     maps, asked = wall(DepthUnit.METRIC, 3.0)
-    result = Told(NotFound("gone"), tmp_path).locate(QUERY, video, in_3d=True, poses=path(), depth=maps)
+    result = Told(NotFound("gone"), tmp_path).locate(
+        QUERY, video, in_3d=True, space=SpaceSources(cameras=path(), depth=maps)
+    )
     assert isinstance(result.place, NotLocalized)
     assert asked == []
+
+
+def test_an_answer_is_placed_later_from_what_it_says_itself(told, video, tmp_path):
+    """As after a live session, or from a saved answer."""
+    result = Result.load(told.locate(QUERY, video).save(tmp_path / "answer"))
+    assert result.place is None
+    placed = told.place(result, SpaceSources(cameras=path(unit="m")))
+    np.testing.assert_allclose(placed.place.point_world, TARGET, atol=0.02)
+    assert [name for name, _ in placed.timings_s][-1] == "place in space"
 
 
 def test_posed_images_go_into_the_map(told, video, monkeypatch):
     anchors = tuple(Anchor(np.full((4, 4, 3), i, np.uint8), CAMERA, np.zeros(3)) for i in range(5))
     heard = []
 
-    def made(*arguments, anchors):
+    def made(*arguments, anchors, progress):
         heard.append(anchors)
         return path(unit="m")
 
     monkeypatch.setattr(module, "camera_poses", made)
-    told.locate(QUERY, video, in_3d=True, reference=PosedImages(anchors))
+    told.locate(QUERY, video, in_3d=True, space=SpaceSources(reference=PosedImages(anchors)))
     told.locate(QUERY, video, in_3d=True)
     assert heard == [anchors, ()]
 
@@ -145,8 +158,7 @@ def test_posed_images_go_into_the_map(told, video, monkeypatch):
 def test_other_anchors_other_samples_and_other_settings_are_other_poses(told, video, monkeypatch, tmp_path):
     keys = []
     monkeypatch.setattr("egohieraloc.poses.reconstruct", lambda *a, key, **k: keys.append(key))
-    encoded = told.encode(video)
-    few = SimpleNamespace(frame_index=np.arange(5))
+    encoded, few = np.arange(10), np.arange(5)
     anchor = Anchor(np.zeros((4, 4, 3), np.uint8), CAMERA, np.zeros(3))
     moved = Anchor(anchor.rgb, CAMERA, np.ones(3))
     sfm = told.config.sfm
@@ -159,7 +171,7 @@ def test_other_anchors_other_samples_and_other_settings_are_other_poses(told, vi
         (encoded, sfm, (moved,)),
     ):
         for _ in range(2):
-            camera_poses(video, samples, tmp_path, config, module.no_progress, anchors=anchors)
+            camera_poses(video, samples, tmp_path, config, anchors=anchors)
     assert keys[::2] == keys[1::2]
     assert len(set(keys)) == 5
 

@@ -62,11 +62,10 @@ def answers(localizer: Localizer, video: Video) -> np.ndarray:
     query = Query.from_frame(video, index=2, box=Box(16, 10, 46, 40))
     encoded = localizer.encode(video)
     prepared = localizer.predictor.prepare(query)
-    explained, _ = localizer.predictor.explain(
-        prepared, encoded.chunk(0), localizer.predictor.start(prepared)
-    )
+    predictor = localizer.predictor
+    decoded, _ = predictor.decode(prepared, encoded.chunk(0), predictor.start(prepared))
     return np.concatenate(
-        [np.concatenate([e.mask.ravel(), e.location.ravel(), e.semi_axes]) for e in explained]
+        [np.concatenate([d.mask.ravel(), d.maps.location.ravel(), d.maps.semi_axes]) for d in decoded]
     )
 
 

@@ -23,13 +23,11 @@ class Video:
         return (SimpleNamespace(index=int(i), time_s=i / 10, rgb=rgb) for i in indices)
 
 
-def encoded(count: int) -> Any:
-    return SimpleNamespace(frame_index=np.arange(count))
-
-
 def test_reading_is_told_and_two_frames_are_too_few(tmp_path: Path) -> None:
     told: list[Any] = []
-    found = camera_poses(Video(), encoded(2), tmp_path, SfmConfig(), lambda *step: told.append(step))  # type: ignore[arg-type]
+    found = camera_poses(
+        Video(), np.arange(2), tmp_path, SfmConfig(), progress=lambda *step: told.append(step)
+    )  # type: ignore[arg-type]
     assert found == NotLocalized("2 frames are too few for camera poses", 0, 2)
     assert told == [("poses: reading", 0, 2), ("poses: reading", 1, 2)]
 
@@ -40,5 +38,5 @@ def test_reading_can_be_stopped(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        camera_poses(Video(), encoded(5), tmp_path, SfmConfig(), stop)  # type: ignore[arg-type]
+        camera_poses(Video(), np.arange(5), tmp_path, SfmConfig(), progress=stop)  # type: ignore[arg-type]
     assert not list(tmp_path.rglob("job.json"))  # what is there does not pass for whole

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from egohieraloc.errors import OutputError, QueryError
 from egohieraloc.files import atomic_path
-from egohieraloc.types import Mask, Rgb
+from egohieraloc.types import Box, Bytes, Mask, Rgb
 
 
 def read_image(path: str | Path) -> Rgb:
@@ -35,6 +36,28 @@ def write_image(path: str | Path, image: Rgb | Mask) -> None:
         raise OutputError(f"Cannot encode {path}. Use an ending such as .png or .jpg.") from error
     with atomic_path(path) as temporary:
         temporary.write_bytes(encoded.tobytes())
+
+
+def mask_on_image(mask: Mask | None, box: Box | None, width: int, height: int) -> Mask:
+    """A mask that covers `box`, on any grid (h, w), over an image (height, width); empty without a mask."""
+    if mask is None or box is None:
+        return np.zeros((height, width), bool)
+    return _warped(mask.astype(np.float32), box, width, height) > 0.5
+
+
+def soft_mask_on_image(mask: Bytes, box: Box, width: int, height: int) -> Bytes:
+    """The same for probabilities * 255."""
+    return np.round(_warped(mask.astype(np.float32), box, width, height)).astype(np.uint8)
+
+
+def _warped(values: NDArray[np.float32], box: Box, width: int, height: int) -> NDArray[np.float32]:
+    rows, columns = values.shape
+    cell_x, cell_y = box.width / columns, box.height / rows
+    # Half-pixel rule: the centre of cell u lies at x1 + (u + 0.5) cell_x, that of pixel x at x + 0.5.
+    image_from_mask = np.array(
+        [[cell_x, 0, box.x1 + 0.5 * cell_x - 0.5], [0, cell_y, box.y1 + 0.5 * cell_y - 0.5]]
+    )
+    return cv2.warpAffine(values, image_from_mask, (width, height))
 
 
 def _decode(path: str | Path, flags: int) -> np.ndarray:

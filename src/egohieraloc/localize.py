@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
+from types import TracebackType
 
 from egohieraloc.config import (
     NetworkConfig,
@@ -25,22 +22,17 @@ from egohieraloc.geometry.place import last_appearance, place
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.geometry.reference import PosedImages, Reference, to_metres
 from egohieraloc.inference import tracker
-from egohieraloc.inference.answer import Answer2D, answer
+from egohieraloc.inference.answer import answer, maps_of
 from egohieraloc.inference.complete import completed
+from egohieraloc.inference.encoded import EncodedVideo, encode_video
 from egohieraloc.inference.live import LiveVideo
 from egohieraloc.inference.predict import Predictor
-from egohieraloc.inference.search import (
-    EncodedVideo,
-    Progress,
-    coarse_scores,
-    decode_where_it_matters,
-    encode_video,
-    no_progress,
-)
+from egohieraloc.inference.search import QuerySearch
 from egohieraloc.inference.store import FeatureStore, default_cache, trim_cache
 from egohieraloc.models.query_mask import MaskProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
 from egohieraloc.poses import camera_poses
+from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
 from egohieraloc.result import Result
 from egohieraloc.settings import override
@@ -48,12 +40,12 @@ from egohieraloc.types import (
     Box,
     DepthMap,
     FramePrediction,
+    Ints,
     NotLocalized,
     ResponseTrack,
     Rgb,
-    VideoRef,
 )
-from egohieraloc.video.letterbox import Letterbox
+from egohieraloc.versions import versions
 from egohieraloc.video.reader import Video
 
 DepthSource = Callable[[Sequence[int]], Mapping[int, DepthMap]]  # frame numbers to maps, where there are any
@@ -69,6 +61,15 @@ class LocalizerConfig:
     tracker: TrackerConfig = field(default_factory=TrackerConfig)
     sfm: SfmConfig = field(default_factory=SfmConfig)
     place: PlaceConfig = field(default_factory=PlaceConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceSources:
+    """What is known of the space besides the video itself."""
+
+    cameras: Reconstruction | None = None  # poses, instead of structure from motion
+    depth: DepthSource | None = None  # depth maps of frames that show the object
+    reference: Reference | None = None  # what makes the camera path metric
 
 
 def with_settings(config: LocalizerConfig, words: Iterable[str], weights: Weights) -> LocalizerConfig:
@@ -117,7 +118,7 @@ class Localizer:
         self,
         video: Video,
         *,
-        indices: NDArray[np.int64] | None = None,
+        indices: Ints | None = None,
         until_s: float | None = None,
         progress: Progress = no_progress,
     ) -> EncodedVideo:
@@ -125,13 +126,35 @@ class Localizer:
 
         indices: numbers of the frames to know, instead of those sampled at `search.fps`.
         """
-        everything = video.sample_indices(self.config.search.fps) if indices is None else indices
+        sampled = video.sampled(self.config.search.fps, indices=indices)
         name = f"{video.content_hash} {self.weights.features_fingerprint}".encode()
-        key = hashlib.blake2b(name + everything.tobytes(), digest_size=12).hexdigest()
+        key = hashlib.blake2b(name + sampled.frame_index.tobytes(), digest_size=12).hexdigest()
         store = FeatureStore.of(self.cache, key)
-        encoded = encode_video(video, self.predictor, store, everything, until_s=until_s, progress=progress)
+        encoded = encode_video(video, sampled, self.predictor, store, until_s=until_s, progress=progress)
         trim_cache(self.cache, keep=store.folder)
         return encoded
+
+    def ask(self, query: Query, encoded: EncodedVideo, *, progress: Progress = no_progress) -> Result:
+        """Answer from stored features: no frame is decoded or encoded."""
+        search = QuerySearch(
+            query=self.predictor.prepare(query),
+            video=encoded,
+            predictor=self.predictor,
+            config=self.config.search,
+            temporal=self.config.temporal,
+            progress=progress,
+        )
+        found = completed(search, answer(search, search.decode(search.coarse_scores())))
+        return Result(
+            query,
+            encoded.video,
+            found.track,
+            found.curve,
+            found.alternatives,
+            query_mask=search.query.mask,
+            maps=maps_of(found, encoded.letterbox),
+            versions={"weights": self.weights.fingerprint} | versions(),
+        )
 
     def locate(
         self,
@@ -140,81 +163,52 @@ class Localizer:
         *,
         until_s: float | None = None,
         in_3d: bool = False,
-        poses: Reconstruction | None = None,
-        depth: DepthSource | None = None,
-        reference: Reference | None = None,
+        space: SpaceSources | None = None,
         progress: Progress = no_progress,
     ) -> Result:
         """Find the last appearance of the query before `until_s`, the query time (default: the end).
 
         in_3d: also where it is, seen from the camera at the query time. Camera poses come from the video
-        itself, or from `poses`. `depth` gives depth maps of frames that show the object; `reference` what
-        makes the camera path metric.
+        itself, unless `space` brings them.
         """
         if not isinstance(video, Video):
             video = Video.open(video)
         clock = _Clock()
         encoded = self.encode(video, until_s=until_s, progress=progress)
         clock.lap("read the video")
-        found = self.ask(query, encoded, video.info.width, video.info.height, progress=progress)
-        clock.lap("look for the object")
-        fps = self.config.search.fps
-        about = VideoRef(
-            str(video.path),
-            video.info,
-            min(float(video.info.fps), fps or math.inf),
-            tuple(int(i) for i in encoded.frame_index),
-        )
-        result = Result(query, about, found.track, found.curve, found.alternatives)
-        if not in_3d:
-            return replace(result, timings_s=clock.laps)
-        anchors = reference.anchors if isinstance(reference, PosedImages) else ()
-        sfm = self.config.sfm
-        cameras = poses or camera_poses(video, encoded, self.cache, sfm, progress, anchors=anchors)
+        result = replace(self.ask(query, encoded, progress=progress), until_s=until_s)
+        clock.lap("search for the object")
+        result = replace(result, timings_s=clock.laps)
+        return self._placed(result, video, space, progress) if in_3d else result
+
+    def place(
+        self, result: Result, space: SpaceSources | None = None, *, progress: Progress = no_progress
+    ) -> Result:
+        """The same answer with the object's place in space, seen from the camera at the query time."""
+        return self._placed(result, Video.reopen(result.video.source), space, progress)
+
+    def _placed(self, result: Result, video: Video, space: SpaceSources | None, progress: Progress) -> Result:
+        space, clock = space or SpaceSources(), _Clock(result.timings_s)
+        cameras: Reconstruction | NotLocalized | None = space.cameras
+        if cameras is None:
+            anchors = space.reference.anchors if isinstance(space.reference, PosedImages) else ()
+            samples, sfm = result.video.frame_index, self.config.sfm
+            cameras = camera_poses(video, samples, self.cache, sfm, anchors=anchors, progress=progress)
         clock.lap("camera poses")
         if isinstance(cameras, NotLocalized):
             return replace(result, place=cameras, timings_s=clock.laps)
-        if reference is not None:
-            cameras = to_metres(cameras, reference)
-        result = self._placed(result, cameras, depth, until_s)
-        clock.lap("place in space")
-        return replace(result, timings_s=clock.laps)
-
-    def _placed(
-        self, result: Result, cameras: Reconstruction, depth: DepthSource | None, until_s: float | None
-    ) -> Result:
+        if space.reference is not None:
+            cameras = to_metres(cameras, space.reference)
         track = result.track
         predictions = last_appearance(track.predictions) if isinstance(track, ResponseTrack) else ()
         maps: Mapping[int, DepthMap] = {}
-        if depth is not None and predictions:
-            maps = depth([p.frame_index for p in predictions])
+        if space.depth is not None and predictions:
+            maps = space.depth([p.frame_index for p in predictions])
             cameras, maps = in_one_unit(cameras, maps, self.config.place.depth)
-        last_s = float(result.curve.time_s[-1]) if len(result.curve.time_s) else 0.0
-        query_time_s = last_s if until_s is None else min(until_s, last_s)
-        found = place(predictions, cameras, query_time_s=query_time_s, depth=maps, config=self.config.place)
-        return replace(result, place=found, cameras=cameras)
-
-    def ask(
-        self,
-        query: Query,
-        encoded: EncodedVideo,
-        width: int,
-        height: int,
-        *,
-        progress: Progress = no_progress,
-    ) -> Answer2D:
-        """Answer from stored features of a video of this size: nothing is decoded or encoded."""
-        prepared = self.predictor.prepare(query)
-        coarse = coarse_scores(self.predictor, prepared, encoded, progress)
-        decoded = decode_where_it_matters(
-            self.predictor, prepared, encoded, coarse, self.config.search, progress
-        )
-        letterbox = Letterbox(width, height, self.predictor.config.input_size)
-        temporal, stride = self.config.temporal, self.config.search.stride
-        found = answer(decoded, encoded, letterbox, self.weights.calibration, temporal, stride=stride)
-        return completed(
-            found, self.predictor, encoded, decoded, letterbox, temporal, stride=stride, progress=progress
-        )
+        config = self.config.place
+        found = place(predictions, cameras, query_time_s=result.query_time_s, depth=maps, config=config)
+        clock.lap("place in space")
+        return replace(result, place=found, cameras=cameras, timings_s=clock.laps)
 
     def track(
         self, video: Video | str | Path, box: Box, *, at_s: float, backward: bool = False
@@ -222,27 +216,22 @@ class Localizer:
         """Follow what a box shows at a time through the rest of the video, an answer for every sample."""
         if not isinstance(video, Video):
             video = Video.open(video)
-        start = video.frame_at(at_s).index
-        return tracker.track(
-            self.predictor,
-            video,
-            box,
-            start,
-            self.config.tracker,
-            fps=self.config.search.fps,
-            backward=backward,
-        )
+        start = video.frame_at(at_s)
+        indices = video.sample_indices(self.config.search.fps)
+        walk = indices[indices < start.index][::-1] if backward else indices[indices > start.index]
+        samples = tracker.encoded_samples(self.predictor, video, walk)
+        return tracker.follow(self.predictor, start, box, samples, self.config.tracker)
 
-    def live(self) -> LiveSession:
-        """A session into which frames are pushed."""
-        return LiveSession(self)
+    def live(self, *, fps: float | None = None) -> LiveSession:
+        """A session into which frames are pushed; those that come faster than `fps` are passed over."""
+        return LiveSession(self, fps=fps)
 
 
 class _Clock:
     """How long each step took."""
 
-    def __init__(self) -> None:
-        self.laps: tuple[tuple[str, float], ...] = ()
+    def __init__(self, laps: tuple[tuple[str, float], ...] = ()) -> None:
+        self.laps = laps
         self._last_s = time.perf_counter()
 
     def lap(self, name: str) -> None:
@@ -252,21 +241,28 @@ class _Clock:
 
 
 class LiveSession:
-    """`add` frames as they come, `ask` at any moment."""
+    """`add` frames as they come, `ask` at any moment. Answers are to be saved before the session is closed:
+    it forgets the frames."""
 
-    def __init__(self, localizer: Localizer) -> None:
+    def __init__(self, localizer: Localizer, *, fps: float | None = None) -> None:
         self._localizer = localizer
-        self._video = LiveVideo(localizer.predictor)
+        self._video = LiveVideo(localizer.predictor, fps=fps)
 
-    def add(self, frame: Rgb, time_s: float) -> None:
-        """Push the next frame."""
-        self._video.add(frame, time_s)
+    def __enter__(self) -> LiveSession:
+        return self
 
-    def ask(self, query: Query) -> Answer2D:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def add(self, frame: Rgb, time_s: float) -> bool:
+        """Push the next frame; whether it was kept, or passed over because it came too soon."""
+        return self._video.add(frame, time_s)
+
+    def ask(self, query: Query, *, progress: Progress = no_progress) -> Result:
         """Where was this last seen, among the frames so far?"""
-        box = self._video.letterbox
-        width, height = (box.width, box.height) if box else (1, 1)
-        return self._localizer.ask(query, self._video.encoded(), width, height)
+        return self._localizer.ask(query, self._video.encoded(), progress=progress)
 
     def close(self) -> None:
         """Forget everything."""

@@ -8,28 +8,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from egohieraloc.config import SfmConfig
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.geometry.sfm_process import Anchor, reconstruct
-from egohieraloc.inference.search import EncodedVideo, Progress
+from egohieraloc.progress import Progress, no_progress
 from egohieraloc.settings import to_dict
-from egohieraloc.types import Frame, NotLocalized
+from egohieraloc.types import Frame, Ints, NotLocalized
 from egohieraloc.video.reader import Video
 
 
 def camera_poses(
     video: Video,
-    encoded: EncodedVideo,
+    samples: Ints,
     cache: Path,
     config: SfmConfig,
-    progress: Progress,
     *,
     anchors: Sequence[Anchor] = (),
+    progress: Progress = no_progress,
 ) -> Reconstruction | NotLocalized:
-    """Poses of the encoded samples; kept in the cache, so that a second question costs nothing."""
-    indices = encoded.frame_index[_spread(len(encoded.frame_index), config.max_frames)]
+    """Poses of the frames `samples` (N,); kept in the cache, so that a second question costs nothing."""
+    indices = samples[_spread(len(samples), config.max_frames)]
     key = hashlib.blake2b(f"{video.content_hash} {json.dumps(to_dict(config))}".encode(), digest_size=12)
     key.update(indices.tobytes())
     for anchor in anchors:
@@ -52,6 +51,6 @@ def _counted(frames: Iterable[Frame], count: int, progress: Progress) -> Iterato
         yield frame
 
 
-def _spread(count: int, most: int) -> NDArray[np.int64]:
+def _spread(count: int, most: int) -> Ints:
     """At most so many of `count` samples, evenly spread, the last one (the query time) among them."""
     return np.unique(np.linspace(count - 1, 0, min(count, most)).round().astype(np.int64))

@@ -1,41 +1,269 @@
-"""The answer as a whole, and its form in JSON."""
+"""The answer as a whole: what was asked, what was found, and what it was chosen from."""
 
 from __future__ import annotations
 
 import json
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from egohieraloc.errors import OutputError
-from egohieraloc.files import atomic_folder
-from egohieraloc.geometry.place import place_to_json
-from egohieraloc.geometry.reconstruction import Reconstruction
+import numpy as np
+
+from egohieraloc.errors import DataError, MissingExtraError, OutputError
+from egohieraloc.files import atomic_folder, write_json
+from egohieraloc.geometry.place import describe
+from egohieraloc.geometry.reconstruction import Reconstruction, write_cameras
+from egohieraloc.images import mask_on_image, write_image
+from egohieraloc.notebook import answer_html
 from egohieraloc.query import Query
 from egohieraloc.types import (
+    Box,
+    Floats,
+    FrameMaps,
     Localization3D,
+    Mask,
     NotFound,
     NotLocalized,
+    QueryMask,
     ResponseTrack,
+    SampledVideo,
     ScoreCurve,
-    VideoRef,
 )
 
 if TYPE_CHECKING:
-    from egohieraloc.localize import Localizer
-
+    from egohieraloc.result_schema import ResultDocument
 
 # All that an answer may leave in its folder. An earlier answer's are thrown out.
 FILES = (
-    "query.png", "query_mask.png", "query.json", "masks", "overlay.mp4", "curve.png", "cameras.json",
-    "report.html", "result.json",
+    "query.png", "query_mask.png", "masks", "overlay.mp4", "curve.png", "cameras.json", "report.html",
+    "result.json",
 )  # fmt: skip
+REMEDY = "Ask again with `egohieraloc locate`."
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Where the object was last seen: a track or a reason, and what it was chosen from."""
+
+    query: Query
+    video: SampledVideo
+    track: ResponseTrack | NotFound
+    curve: ScoreCurve
+    alternatives: tuple[ResponseTrack, ...] = ()
+    until_s: float | None = None  # the query time; None: the end of the video
+    query_mask: QueryMask | None = None  # the query's foreground as the network saw it
+    maps: tuple[FrameMaps, ...] = ()  # what decided, for some samples of the track
+    place: Localization3D | NotLocalized | None = None  # None: nobody asked for 3D
+    cameras: Reconstruction | None = None  # the poses that `place` stands on
+    timings_s: tuple[tuple[str, float], ...] = ()  # what took how long
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Result({self.track!r}, place={self.place!r})" if self.place else f"Result({self.track!r})"
+
+    def _repr_html_(self) -> str:
+        return answer_html(self.query, self.video.source, self.track, self.summary)
+
+    @property
+    def found(self) -> bool:
+        return isinstance(self.track, ResponseTrack)
+
+    @property
+    def query_time_s(self) -> float:
+        """When the question was asked: `until_s`, at most the time of the last sample."""
+        last_s = float(self.video.time_s[-1]) if len(self.video) else 0.0
+        return last_s if self.until_s is None else min(self.until_s, last_s)
+
+    @property
+    def summary(self) -> str:
+        """The answer in words."""
+        track = self.track
+        if isinstance(track, NotFound):
+            return f"Not found. {track.reason}"
+        first, last = track.predictions[0], track.predictions[-1]
+        x, y, width, height = (round(v) for v in last.box.xywh)
+        return (
+            f"Last seen from {first.time_s:.1f} s to {last.time_s:.1f} s "
+            f"(frames {first.frame_index} to {last.frame_index}), at the end in the box "
+            f"{x},{y},{width},{height} (x,y,w,h). Confidence {track.score:.2f}.{self._where()}"
+        )
+
+    def _where(self) -> str:
+        place = self.place
+        if place is None:
+            return ""
+        if isinstance(place, NotLocalized):
+            return f"\nNo place in space: {place.reason}."
+        last = int(self.video.frame_index[-1])
+        viewpoint = "where the camera is at the query time"
+        if place.query_frame != last:
+            viewpoint = f"frame {place.query_frame} (frame {last}, the query time, has no camera pose)"
+        return f"\nFrom {viewpoint} it is {describe(place)}."
+
+    @property
+    def boxes_xyxy(self) -> Floats:
+        """(N, 4) of the track in pixels of the original frame; (0, 4) where nothing was found."""
+        return self.track.boxes_xyxy if isinstance(self.track, ResponseTrack) else np.zeros((0, 4))
+
+    def masks(self) -> list[Mask]:
+        """The masks of the track over whole frames (height, width); empty where a sample has none."""
+        info = self.video.info
+        track = self.track.predictions if isinstance(self.track, ResponseTrack) else ()
+        return [mask_on_image(p.mask, p.mask_box, info.width, info.height) for p in track]
+
+    def to_rows(self) -> list[dict[str, float]]:
+        """One flat row per sample of the track, for `pandas.DataFrame(result.to_rows())` and its like."""
+        track = self.track.predictions if isinstance(self.track, ResponseTrack) else ()
+        return [
+            {"frame": p.frame_index, "sample": p.sample, "time_s": p.time_s, "score": p.score}
+            | dict(zip(("x1", "y1", "x2", "y2"), p.box, strict=True))
+            for p in track
+        ]
+
+    def to_supervision(self) -> list[Any]:
+        """One `supervision.Detections` per sample of the track; needs the package supervision."""
+        try:
+            from supervision import Detections
+        except ImportError as error:
+            raise MissingExtraError("supervision", "detections") from error
+        return [
+            Detections(
+                xyxy=np.array([[row[side] for side in ("x1", "y1", "x2", "y2")]], np.float32),
+                mask=mask[None],
+                confidence=np.array([row["score"]], np.float32),
+                data={"frame": np.array([row["frame"]]), "time_s": np.array([row["time_s"]])},
+            )
+            for row, mask in zip(self.to_rows(), self.masks(), strict=True)
+        ]
+
+    def to_document(self) -> ResultDocument:
+        """The answer as it goes into result.json."""
+        from egohieraloc import result_json as parts
+        from egohieraloc.result_schema import CandidatePart, QueryPart, ResultDocument
+
+        query, track = self.query, self.track
+        return ResultDocument(
+            found=self.found,
+            score=track.score,
+            reason=None if isinstance(track, ResponseTrack) else track.reason,
+            query=QueryPart(
+                image="query.png",
+                mask=None if query.mask is None else "query_mask.png",
+                box=query.box.xyxy,
+                seen_at_s=query.seen_at_s,
+                foreground=None if self.query_mask is None else parts.foreground_part(self.query_mask),
+            ),
+            video=parts.video_part(self.video),
+            sample_fps=self.video.sample_fps,
+            until_s=self.until_s,
+            track=parts.prediction_rows(track) if isinstance(track, ResponseTrack) else [],
+            curve=parts.curve_part(self.curve, self.video),
+            intervals=list(self.curve.intervals),
+            alternatives=[
+                CandidatePart(score=t.score, track=parts.prediction_rows(t)) for t in self.alternatives
+            ],
+            maps=[parts.maps_part(maps) for maps in self.maps],
+            place=None if self.place is None else parts.place_part(self.place),
+            cameras=None if self.cameras is None else parts.cameras_part(self.cameras),
+            timings_s=list(self.timings_s),
+            versions=self.versions,
+        )
+
+    @classmethod
+    def from_document(cls, document: ResultDocument, query: Query) -> Result:
+        """The answer that a document describes; it does not hold the query's pixels."""
+        from egohieraloc import result_json as parts
+
+        return cls(
+            query=query,
+            video=parts.video_from(document),
+            track=parts.track_from(document.track, document.score)
+            if document.found
+            else NotFound(document.reason or "", document.score),
+            curve=parts.curve_from(document),
+            alternatives=tuple(parts.track_from(each.track, each.score) for each in document.alternatives),
+            until_s=document.until_s,
+            query_mask=None
+            if document.query.foreground is None
+            else parts.foreground_from(document.query.foreground),
+            maps=tuple(parts.maps_from(part) for part in document.maps),
+            place=None if document.place is None else parts.place_from(document.place),
+            cameras=None if document.cameras is None else parts.cameras_from(document.cameras),
+            timings_s=tuple(document.timings_s),
+            versions=document.versions,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values as they go into result.json."""
+        return self.to_document().model_dump(mode="json")
+
+    def save(self, folder: str | Path) -> Path:
+        """Write result.json, the query, masks and cameras.json, all or none; returns the JSON's path."""
+        with answer_folder(folder, self.video.source.path) as temporary:
+            written = self.write_files(temporary)
+        return Path(folder) / written.name
+
+    def write_files(self, folder: Path) -> Path:
+        """The files of `save`; result.json comes last, so that it is there only when all are."""
+        write_image(folder / "query.png", self.query.image)
+        if self.query.mask is not None:
+            write_image(folder / "query_mask.png", self.query.mask)
+        for prediction in self.track.predictions if isinstance(self.track, ResponseTrack) else ():
+            if prediction.mask is not None:
+                write_image(folder / "masks" / f"{prediction.frame_index:07d}.png", prediction.mask)
+        if self.cameras is not None:
+            write_cameras(folder / "cameras.json", self.cameras)
+        path = folder / "result.json"
+        write_json(path, self.to_dict())
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Result:
+        """Read what `save` wrote: a folder, or the result.json in it."""
+        path = Path(path)
+        folder, path = (path, path / "result.json") if path.is_dir() else (path.parent, path)
+        document = read_document(path)
+        mask = document.query.mask
+        try:
+            query = Query.from_image(
+                folder / document.query.image,
+                box=Box(*document.query.box),
+                mask=None if mask is None else folder / mask,
+                seen_at_s=document.query.seen_at_s,
+            )
+            return cls.from_document(document, query)
+        except ValueError as error:
+            raise DataError(f"{path} is damaged: {error}. {REMEDY}") from error
+
+
+def read_document(path: Path) -> ResultDocument:
+    """A result.json, checked against its schema."""
+    from pydantic import ValidationError
+
+    from egohieraloc.result_schema import FORMAT, VERSION, ResultDocument
+
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"There is no answer at {path}. Make one: `egohieraloc locate ... --out`.") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"Cannot read {path}: {error}. {REMEDY}") from error
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise DataError(f"{path} is not an answer, or of an egohieraloc before its first release. {REMEDY}")
+    if value.get("version") != VERSION:
+        raise DataError(f"{path} has version {value.get('version')!r}, wanted {VERSION}. {REMEDY}")
+    try:
+        return ResultDocument.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise DataError(f"{path} is damaged: {where}: {first['msg']}. {REMEDY}") from error
 
 
 def answer_folder(folder: str | Path, *inputs: str | Path | None) -> AbstractContextManager[Path]:
     """`atomic_folder` for an answer. It takes the place of an earlier answer, of nothing else, and never of
-    what was asked about."""
+    the video or the query."""
     folder = Path(folder)
     there = [folder / name for name in FILES if (folder / name).exists()]
     if there and not _is_answer(folder / "result.json"):
@@ -51,86 +279,3 @@ def _is_answer(path: Path) -> bool:
         return "curve" in json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):
         return False
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """Where the object was last seen: a track or a reason, and what it was chosen from."""
-
-    query: Query
-    video: VideoRef
-    track: ResponseTrack | NotFound
-    curve: ScoreCurve
-    alternatives: tuple[ResponseTrack, ...] = ()
-    place: Localization3D | NotLocalized | None = None  # None: nobody asked for 3D
-    cameras: Reconstruction | None = None  # the poses that `place` stands on
-    timings_s: tuple[tuple[str, float], ...] = ()  # what took how long
-
-    @property
-    def found(self) -> bool:
-        return isinstance(self.track, ResponseTrack)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values as they go into result.json."""
-        track, info = self.track, self.video.info
-        return {
-            "found": self.found,
-            "score": track.score,
-            "reason": track.reason if isinstance(track, NotFound) else None,
-            "video": {
-                "path": self.video.path,
-                "width": info.width,
-                "height": info.height,
-                "fps": float(info.fps),
-                "num_frames": info.num_frames,
-            },
-            "sample_fps": self.video.sample_fps,
-            "track": _track_rows(track) if isinstance(track, ResponseTrack) else [],
-            "curve": {
-                "time_s": self.curve.time_s.tolist(),
-                "raw": self.curve.raw.tolist(),
-                "smooth": self.curve.smooth.tolist(),
-                "threshold": self.curve.threshold,
-            },
-            "intervals": [list(interval) for interval in self.curve.intervals],
-            "alternatives": [{"score": t.score, "track": _track_rows(t)} for t in self.alternatives],
-        } | ({} if self.place is None else {"place": place_to_json(self.place)})
-
-    def save(self, folder: str | Path, *, folder_fps: float = 5.0) -> Path:
-        """Write result.json, the query, masks, overlay.mp4 and curve.png, all or none; the JSON's path."""
-        from egohieraloc.report.save import save_result
-
-        with answer_folder(folder, self.video.path) as temporary:
-            written = save_result(self, temporary, folder_fps=folder_fps)
-        return Path(folder) / written.name
-
-    def save_report(
-        self,
-        folder: str | Path,
-        localizer: Localizer | None = None,
-        *,
-        folder_fps: float = 5.0,
-        notes: tuple[str, ...] = (),
-    ) -> Path:
-        """`save`, and report.html beside it: one page that shows everything. Returns the page's path.
-
-        With the localizer that answered, the page also shows the maps behind the answer. It tells `notes`.
-        """
-        from egohieraloc.report.build import save_report
-
-        with answer_folder(folder, self.video.path) as temporary:
-            written = save_report(self, temporary, localizer, folder_fps=folder_fps, notes=notes)
-        return Path(folder) / written.name
-
-
-def _track_rows(track: ResponseTrack) -> list[dict[str, Any]]:
-    return [
-        {
-            "frame": p.frame_index,
-            "sample": p.sample,
-            "time_s": p.time_s,
-            "box": list(p.box.xyxy),
-            "score": p.score,
-        }
-        for p in track.predictions
-    ]

@@ -7,7 +7,8 @@ half-open; times are seconds; camera axes are x right, y down, z forward; `a_fro
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from typing import Literal
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 Rgb = NDArray[np.uint8]  # (H, W, 3)
 Mask = NDArray[np.bool_]  # (H, W)
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,10 @@ class Box:
     def from_xywh(cls, x: float, y: float, width: float, height: float) -> Box:
         """Left, top, width, height."""
         return cls(x, y, x + width, y + height)
+
+    def __iter__(self) -> Iterator[float]:
+        """x1, y1, x2, y2."""
+        return iter(self.xyxy)
 
     @property
     def xyxy(self) -> tuple[float, float, float, float]:
@@ -94,18 +101,52 @@ class Frame:
     rgb: Rgb
 
 
+@dataclass(frozen=True)
+class VideoSource:
+    """How to open a video again: see `Video.reopen`."""
+
+    path: str
+    folder_fps: float | None = None  # images a second of a folder that does not say so itself
+
+
+@dataclass(frozen=True, eq=False)
+class SampledVideo:
+    """A video and the N samples of it that were searched."""
+
+    source: VideoSource
+    info: VideoInfo
+    sample_fps: float
+    frame_index: Ints = field(repr=False)  # (N,) number of each sample's frame in the file
+    time_s: Floats = field(repr=False)  # (N,)
+
+    def __post_init__(self) -> None:
+        if self.frame_index.shape != self.time_s.shape or self.time_s.ndim != 1:
+            raise ValueError(
+                "Wanted one frame and one time per sample, got "
+                f"{self.frame_index.shape} and {self.time_s.shape}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+    def first(self, count: int) -> SampledVideo:
+        """With its first samples alone."""
+        return replace(self, frame_index=self.frame_index[:count], time_s=self.time_s[:count])
+
+
 @dataclass(frozen=True, eq=False)
 class QueryMask:
     """Foreground of the query, how far to trust it (in [0, 1]) and the fallback level that follows."""
 
-    mask: NDArray[np.float32]  # (H, W), in [0, 1]
+    mask: Bytes  # (h, w) probability * 255 inside `box`
+    box: Box  # what the mask covers, in pixels of the query image; it may reach beyond it
     quality: float
     level: Literal[0, 1, 2]
 
 
 @dataclass(frozen=True, eq=False)
 class FramePrediction:
-    """What the network says of one sample: how sure it is that the object is there, and where."""
+    """What the network says of one sample: whether the object is there, and where."""
 
     frame_index: int  # in the file
     sample: int  # in the sequence of samples
@@ -115,6 +156,20 @@ class FramePrediction:
     mask: Mask | None = None  # (h, w) inside `mask_box`, at the network's own resolution
     mask_box: Box | None = None  # what `mask` covers, in pixels of the original frame
     mask_prob: NDArray[np.float32] | None = None  # (h, w) like `mask`: the confidence of each of its pixels
+
+
+@dataclass(frozen=True, eq=False)
+class FrameMaps:
+    """What the network saw in one sample. Maps cover the whole frame, values in [0, 1] times 255."""
+
+    sample: int
+    foreground: Bytes  # (h, w) DPM's O: similarity to the query's foreground
+    likelihood: Bytes  # (h, w) DPM's Z: the query rather than its background
+    response: Bytes  # (h, w) of the correlation filter
+    location: Bytes  # (h, w) QAM: the response under the ellipse
+    mask: Bytes  # (4h, 4w) RAM
+    ellipse: tuple[float, float, float, float]  # QAM's: centre x, y and semi-axes, in pixels of the frame
+    drift: tuple[float, float]  # QAM's, since the sample before, in pixels of the frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,14 +195,44 @@ class ResponseTrack:
         if not samples or samples != list(range(samples[0], samples[0] + len(samples))):
             raise ValueError(f"A track needs one prediction for each sample without gaps, got {samples}")
 
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+    def __iter__(self) -> Iterator[FramePrediction]:
+        return iter(self.predictions)
+
+    def __repr__(self) -> str:
+        span = f"{self.start_s:.1f} s to {self.end_s:.1f} s"
+        return f"ResponseTrack({span}, {len(self)} samples, confidence {self.score:.2f})"
+
     @property
     def start(self) -> int:
+        """The first sample."""
         return self.predictions[0].sample
 
     @property
     def end(self) -> int:
         """The last sample, inclusive."""
         return self.predictions[-1].sample
+
+    @property
+    def start_s(self) -> float:
+        return self.predictions[0].time_s
+
+    @property
+    def end_s(self) -> float:
+        """The time of the last sample."""
+        return self.predictions[-1].time_s
+
+    @property
+    def boxes_xyxy(self) -> Floats:
+        """(N, 4) in pixels of the original frame."""
+        return np.array([prediction.box.xyxy for prediction in self.predictions])
+
+    @property
+    def scores(self) -> Floats:
+        """(N,)"""
+        return np.array([prediction.score for prediction in self.predictions])
 
 
 @dataclass(frozen=True)
@@ -196,7 +281,7 @@ class Localization3D:
     """Where the object is: in the world, and seen from the query camera."""
 
     point_world: Floats  # (3,)
-    displacement: Floats  # (3,) in the camera at the query time
+    displacement: Floats  # (3,) in the camera at query time
     covariance: Floats  # (3, 3) of point_world
     unit: Literal["m", "sfm"]
     posed_frames: int
@@ -216,13 +301,3 @@ class NotLocalized:
     reason: str
     posed_frames: int = 0
     num_frames: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class VideoRef:
-    """Which video an answer speaks of, and at which rate it was sampled."""
-
-    path: str
-    info: VideoInfo
-    sample_fps: float
-    frame_indices: tuple[int, ...] = field(repr=False)  # file frame number of each sample

@@ -10,20 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from egohieraloc.cli import app, common, locate
+from egohieraloc.cli import app, common, space_options
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, write_cameras
 from egohieraloc.geometry.reference import CameraHeight, KnownLength, KnownPositions, PosedImages
-from egohieraloc.types import (
-    Box,
-    DepthMap,
-    DepthUnit,
-    FramePrediction,
-    Localization3D,
-    NotFound,
-    ResponseTrack,
-)
+from egohieraloc.localize import SpaceSources
+from egohieraloc.types import DepthMap, DepthUnit
 
 
 @pytest.fixture
@@ -45,7 +38,7 @@ def asked(monkeypatch) -> SimpleNamespace:
 
     def answer(query, video, **options):
         vars(seen).update(options, video=video)
-        return SimpleNamespace(track=NotFound("nothing there"), place=None)
+        return SimpleNamespace(summary="Not found.")
 
     monkeypatch.setattr(common, "build_localizer", lambda *a: SimpleNamespace(locate=answer))
     return seen
@@ -59,27 +52,27 @@ def run(clip: Path, *words: object, in_3d: bool = True):
 
 def test_nothing_is_made_up(clip, asked):
     assert run(clip).exit_code == 0
-    assert (asked.in_3d, asked.poses, asked.depth, asked.reference) == (True, None, None, None)
+    assert (asked.in_3d, asked.space) == (True, SpaceSources())
 
 
 def test_each_reference_arrives(clip, asked, tmp_path):
     (tmp_path / "positions.txt").write_text("shot3.png 1 2 3\n")
     run(clip, "--positions", tmp_path / "positions.txt")
-    assert isinstance(asked.reference, KnownPositions)
-    assert list(asked.reference.center_by_frame) == [3]
+    assert isinstance(asked.space.reference, KnownPositions)
+    assert list(asked.space.reference.center_by_frame) == [3]
     run(clip, "--known-length", "0.4,10,10,30,10,0.5")
-    assert asked.reference == KnownLength(0.4, (10, 10), (30, 10), 0.5)
+    assert asked.space.reference == KnownLength(0.4, (10, 10), (30, 10), 0.5)
     run(clip, "--camera-height", "1.6")
-    assert asked.reference == CameraHeight(1.6)
+    assert asked.space.reference == CameraHeight(1.6)
     renders = tmp_path / "renders"
     renders.mkdir()
     (tmp_path / "cameras.json").rename(renders / "cameras.json")
     for i in range(5):
         cv2.imwrite(str(renders / f"{i}.png"), np.zeros((48, 64, 3), np.uint8))
     run(clip, "--posed-images", renders)
-    assert isinstance(asked.reference, PosedImages)
-    assert len(asked.reference.anchors) == 5
-    done = run(clip, "--posed-images", renders, "--poses", renders / "cameras.json")
+    assert isinstance(asked.space.reference, PosedImages)
+    assert len(asked.space.reference.anchors) == 5
+    done = run(clip, "--posed-images", renders, "--cameras", renders / "cameras.json")
     assert done.exit_code == 2
     assert "brings none" in done.output
 
@@ -88,9 +81,9 @@ def test_poses_and_depth_arrive(clip, asked, tmp_path):
     maps = tmp_path / "maps"
     maps.mkdir()
     cv2.imwrite(str(maps / "2.png"), np.full((6, 8), 1500, np.uint16))
-    run(clip, "--poses", tmp_path / "cameras.json", "--depth", maps)
-    assert asked.poses.num_posed == 6
-    found = asked.depth([1, 2])
+    run(clip, "--cameras", tmp_path / "cameras.json", "--depth", maps)
+    assert asked.space.cameras.num_posed == 6
+    found = asked.space.depth([1, 2])
     assert list(found) == [2]
     np.testing.assert_allclose(found[2].values, 1.5)
 
@@ -101,9 +94,9 @@ def test_a_depth_network_sees_the_frames_that_are_asked_for(clip, asked, monkeyp
         relative = DepthMap(np.ones((6, 8), np.float32), DepthUnit.RELATIVE)
         return SimpleNamespace(predict=lambda frames: ((frame.index, relative) for frame in frames))
 
-    monkeypatch.setattr(locate.DepthNetwork, "from_pretrained", load)
+    monkeypatch.setattr(space_options.DepthNetwork, "from_pretrained", load)
     run(clip, "--depth-model", "some/model")
-    assert list(asked.depth([4, 1])) == [1, 4]
+    assert list(asked.space.depth([4, 1])) == [1, 4]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +115,7 @@ def test_contradictions_are_refused(clip, asked, words, message):
 def test_options_of_3d_without_3d_are_refused(clip, asked):
     done = run(clip, "--camera-height", "1.6", in_3d=False)
     assert done.exit_code == 2
-    assert "with --3d only" in done.output
+    assert "need --3d" in done.output
     assert run(clip, in_3d=False).exit_code == 0
 
 
@@ -130,21 +123,3 @@ def test_mistakes_in_a_reference_are_told_before_anything_is_computed(clip, aske
     done = run(clip, "--known-length", "far")
     assert isinstance(done.exception, GeometryError)
     assert not vars(asked)
-
-
-@pytest.mark.parametrize(
-    ("query_frame", "words"),
-    [
-        (27, "From where the camera is at the query time it is 2.0 m, in front of you"),
-        (21, "From frame 21 (frame 27, the query time, has no camera pose) it is 2.0 m"),
-    ],
-)
-def test_the_frame_that_stands_for_the_time_of_asking_is_named(query_frame, words):
-    here = np.array([0, 0, 2.0])
-    seen = ResponseTrack((FramePrediction(3, 1, 0.2, 0.9, Box(1, 1, 9, 9)),), 0.9)
-    result = SimpleNamespace(
-        track=seen,
-        place=Localization3D(here, here, np.eye(3), "m", 9, 10, query_frame),
-        video=SimpleNamespace(frame_indices=tuple(range(0, 30, 3))),
-    )
-    assert words in locate.describe(result)

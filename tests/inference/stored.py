@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from egohieraloc.config import SearchConfig, TemporalConfig
 from egohieraloc.images import write_image
 from egohieraloc.inference.packing import PackedFeatures
-from egohieraloc.inference.predict import Decoded
-from egohieraloc.types import Box, Rgb
+from egohieraloc.inference.predict import CanvasMaps, Decoded
+from egohieraloc.inference.search import QuerySearch
+from egohieraloc.types import Box, Rgb, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.reader import Video
 
 SIZE = 32
+MAPS = CanvasMaps(*[np.zeros((2, 2), np.float32)] * 4, *[np.zeros(2, np.float32)] * 3)
+
+
+def sampled(count: int, *, width: int = 64, height: int = 48) -> SampledVideo:
+    """Every sixth frame of a video of 30 frames a second."""
+    info = VideoInfo(width, height, Fraction(30), 6 * count)
+    return SampledVideo(VideoSource("nowhere.mp4"), info, 5.0, 6 * np.arange(count), np.arange(count) / 5)
+
+
+def search_over(video: Any, predictor: Any, **changes: Any) -> QuerySearch:
+    """A search for anything at all."""
+    parts = {"query": None, "config": SearchConfig(), "temporal": TemporalConfig()}
+    return QuerySearch(video=video, predictor=predictor, **(parts | changes))
 
 
 def numbered_folder(folder: Path, count: int) -> Video:
@@ -49,7 +66,7 @@ def decoded(score: float, left: float = 0.0) -> Decoded:
     """An answer with a box 8 pixels wide and 4 high on the canvas, and a mask with one cell."""
     mask = np.zeros((8, 8), np.uint8)
     mask[4, 4] = 255
-    return Decoded(score, Box(left, 10, left + 8, 14), mask)
+    return Decoded(score, Box(left, 10, left + 8, 14), mask, MAPS)
 
 
 @dataclass

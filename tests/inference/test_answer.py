@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from stored import decoded
+from stored import decoded, sampled, search_over
 
-from egohieraloc.config import TemporalConfig
-from egohieraloc.inference.answer import Answer2D, answer
+from egohieraloc.config import SearchConfig, TemporalConfig
+from egohieraloc.inference.answer import Answer, answer
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.predict import Decoded
-from egohieraloc.inference.search import EncodedVideo
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.weights import Calibration
 from egohieraloc.types import NotFound, ResponseTrack
@@ -29,12 +30,14 @@ def ask(
     calibration: Calibration | None = None,
     config: TemporalConfig = PLAIN,
     stride: int = 1,
-) -> Answer2D:
-    encoded = EncodedVideo(FeatureStore(Path("unused")), 6 * np.arange(count), np.arange(count) / 5)
-    return answer(samples, encoded, LETTERBOX, calibration or Calibration(), config, stride=stride)
+) -> Answer:
+    encoded = EncodedVideo(sampled(count), LETTERBOX, FeatureStore(Path("unused")))
+    knows = SimpleNamespace(calibration=calibration or Calibration())
+    search = search_over(encoded, knows, config=SearchConfig(stride=stride), temporal=config)
+    return answer(search, samples)
 
 
-def found(result: Answer2D) -> ResponseTrack:
+def found(result: Answer) -> ResponseTrack:
     assert isinstance(result.track, ResponseTrack), result.track
     return result.track
 
@@ -110,7 +113,7 @@ def test_nothing_alike(samples: dict[int, Decoded]) -> None:
 def test_a_weak_answer_is_not_found_and_says_so() -> None:
     result = ask({2: decoded(0.3)}, 5, calibration=Calibration(threshold=0.5))
     assert isinstance(result.track, NotFound)
-    assert result.track.reason == "The best candidate, at 0.4 s, scores 0.30; answers need 0.50."
+    assert result.track.reason == "The best candidate, at 0.4 s, has confidence 0.30; answers need 0.50."
     assert result.track.score == pytest.approx(0.3)
     assert result.alternatives[0].start == 2  # it is still there to look at
 

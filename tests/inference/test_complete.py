@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-import numpy as np
 import pytest
-from stored import decoded
+from stored import decoded, sampled, search_over
 
-from egohieraloc.config import TemporalConfig
-from egohieraloc.inference.answer import Answer2D, answer
+from egohieraloc.config import SearchConfig, TemporalConfig
+from egohieraloc.inference.answer import Answer, answer
 from egohieraloc.inference.complete import BLOCK, complete, completed
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.predict import Decoded
+from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.weights import Calibration
 from egohieraloc.types import NotFound, ResponseTrack
 from egohieraloc.video.letterbox import Letterbox
@@ -19,33 +21,32 @@ from egohieraloc.video.letterbox import Letterbox
 CONFIG = TemporalConfig()
 
 
-class Video:
+class Video(EncodedVideo):
     """Samples are their own features."""
 
     def __init__(self, count: int) -> None:
-        self.time_s = np.arange(count) / 5
-        self.frame_index = np.arange(count)
+        super().__init__(sampled(count), Letterbox(64, 48, 32), FeatureStore(Path("unused")))
 
     def pick(self, samples: Sequence[int]) -> list[int]:
         return list(samples)
 
 
 class Seer:
-    """Knows how surely each sample shows what the best one shows; the state counts samples."""
+    """Knows how well each sample matches the best one; the state counts samples."""
 
-    def __init__(self, scores: Sequence[float]) -> None:
-        self.scores = scores
+    def __init__(self, scores: Sequence[float], calibration: Calibration | None = None) -> None:
+        self.scores, self.calibration = scores, calibration
         self.remembered: list[tuple[list[int], Decoded]] = []
         self.asked: list[int] = []
 
-    def again(self, packed: list[int], shown: Decoded) -> str:
+    def template_from_sample(self, packed: list[int], shown: Decoded) -> str:
         self.remembered.append((packed, shown))
-        return "sought"
+        return "template"
 
-    def start(self, sought: str) -> int:
+    def start(self, template: str) -> int:
         return 0
 
-    def decode(self, sought: str, packed: list[int], state: int) -> tuple[list[Decoded], int]:
+    def decode(self, template: str, packed: list[int], state: int) -> tuple[list[Decoded], int]:
         assert len(packed) <= BLOCK
         self.asked += packed
         return [decoded(self.scores[sample], left=sample) for sample in packed], state + len(packed)
@@ -54,7 +55,8 @@ class Seer:
 def run(scores: Sequence[float], own: dict[int, float], found: tuple[int, int], stride: int = 1):
     seer = Seer(scores)
     known = {sample: decoded(score) for sample, score in own.items()}
-    return seer, *complete(seer, Video(len(scores)), known, found, CONFIG, stride=stride)  # type: ignore[arg-type]
+    search = search_over(Video(len(scores)), seer, config=SearchConfig(stride=stride))
+    return seer, *complete(search, known, found)
 
 
 def test_neighbours_that_look_like_the_best_sample_join() -> None:
@@ -91,14 +93,8 @@ def test_an_object_that_is_always_in_sight() -> None:
     """The walk has a limit, beyond either end of what was found, and tells how far it is."""
     seer, told = Seer([0.9] * 500), []
     config = TemporalConfig(complete_reach=20)
-    whole, _ = complete(
-        seer,  # type: ignore[arg-type]
-        Video(500),  # type: ignore[arg-type]
-        {250: decoded(0.9), 255: decoded(0.8)},
-        (250, 255),
-        config,
-        progress=lambda *report: told.append(report),
-    )
+    search = search_over(Video(500), seer, temporal=config, progress=lambda *report: told.append(report))
+    whole, _ = complete(search, {250: decoded(0.9), 255: decoded(0.8)}, (250, 255))
     assert whole == (230, 275)
     assert len(seer.asked) == 21 + 26
     assert {stage for stage, _, _ in told} == {"follow"}
@@ -123,15 +119,14 @@ def test_without_a_decoded_sample_there_is_nothing_to_start_from() -> None:
     assert (whole, list(joined), seer.asked) == ((2, 3), [0], [])
 
 
-def ask(config: TemporalConfig, *, threshold: float = 0.5) -> tuple[Seer, Answer2D, Answer2D]:
+def ask(config: TemporalConfig, *, threshold: float = 0.5) -> tuple[Seer, Answer, Answer]:
     """The query finds samples 8 and 9, and doubtfully 3 and 13; the object is there from 7 to 13."""
     scores = [0.0] * 7 + [0.9] * 7 + [0.0] * 6
     known = {3: decoded(0.4), 8: decoded(0.9), 9: decoded(0.9), 13: decoded(0.4)}
-    seer, video, letterbox = Seer(scores), Video(len(scores)), Letterbox(64, 48, 32)
-    calibration = Calibration(threshold=threshold)
-    found = answer(known, video, letterbox, calibration, config)  # type: ignore[arg-type]
-    whole = completed(found, seer, video, known, letterbox, config)  # type: ignore[arg-type]
-    return seer, found, whole
+    seer = Seer(scores, Calibration(threshold=threshold))
+    search = search_over(Video(len(scores)), seer, temporal=config)
+    found = answer(search, known)
+    return seer, found, completed(search, found)
 
 
 def samples(track: ResponseTrack | NotFound) -> list[int]:

@@ -9,7 +9,7 @@ import torch
 from egohieraloc.config import TrackerConfig, preset
 from egohieraloc.errors import VideoError
 from egohieraloc.images import write_image
-from egohieraloc.inference.tracker import follow, stored_sights
+from egohieraloc.inference.tracker import follow, stored_samples
 from egohieraloc.localize import Localizer
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import save_weights
@@ -43,9 +43,9 @@ def test_stored_features_give_the_same_walk(localizer, video, backward):
     walk = list(itertools.islice(localizer.track(video, START, at_s=38 / 5, backward=backward), 10))
     encoded = localizer.encode(video, indices=np.arange(40))
     shown = video.frame(38)
-    sights = stored_sights(video, encoded, frames)
+    samples = stored_samples(video, encoded, frames)
     config = localizer.config.tracker
-    stored = list(itertools.islice(follow(localizer.predictor, shown, START, sights, config), 10))
+    stored = list(itertools.islice(follow(localizer.predictor, shown, START, samples, config), 10))
     assert [p.frame_index for p in stored] == [p.frame_index for p in walk] == list(frames)[:10]
     for a, b in zip(stored, walk, strict=True):
         assert a.score == pytest.approx(b.score, abs=0.02)
@@ -58,31 +58,31 @@ def test_samples_come_in_the_order_asked_and_chunks_are_read_once(localizer, vid
     read = []
     chunk = type(encoded).chunk
     monkeypatch.setattr(type(encoded), "chunk", lambda self, n: read.append(n) or chunk(self, n))
-    sights = list(stored_sights(video, encoded, [33, 32, 31, 0]))
-    assert [s.index for s in sights] == [34, 33, 32, 1]
-    assert [s.packed.frame_index.tolist() for s in sights] == [[34], [33], [32], [1]]
+    samples = list(stored_samples(video, encoded, [33, 32, 31, 0]))
+    assert [s.index for s in samples] == [34, 33, 32, 1]
+    assert [s.packed.frame_index.tolist() for s in samples] == [[34], [33], [32], [1]]
     assert read == [1, 0]
-    assert sights[-1].image().index == 1
+    assert samples[-1].image().index == 1
 
 
 def test_templates_are_renewed_when_due_and_damaged_frames_are_not_templates(localizer, video):
     encoded = localizer.encode(video, indices=np.arange(40))
     asked = []
 
-    def sights():
-        for sight in stored_sights(video, encoded, range(1, 8)):
+    def samples():
+        for sample in stored_samples(video, encoded, range(1, 8)):
 
-            def image(index=sight.index):
+            def image(index=sample.index):
                 asked.append(index)
                 raise VideoError("damaged")
 
-            yield type(sight)(sight.index, sight.time_s, sight.packed, image)
+            yield type(sample)(sample.index, sample.time_s, sample.packed, image)
 
     always = TrackerConfig(update_every=2, update_score=0.0, min_side_px=0.0)
     never = TrackerConfig(update_every=2, update_score=0.0, min_side_px=0.0, template_update=False)
     for config, wanted in ((always, [2, 4, 6]), (never, [])):
         asked.clear()
-        assert len(list(follow(localizer.predictor, video.frame(0), START, sights(), config))) == 7
+        assert len(list(follow(localizer.predictor, video.frame(0), START, samples(), config))) == 7
         assert asked == wanted
 
 

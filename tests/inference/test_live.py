@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from egohieraloc import Box, Localizer, NotFound, Query
+from egohieraloc import Box, Localizer, Query
 from egohieraloc.errors import OutputError, VideoError
 from egohieraloc.inference.store import CHUNK, FeatureStore
 from egohieraloc.localize import LiveSession
+from egohieraloc.result import Result
+from egohieraloc.video.reader import Video
 from untrained import untrained_model
 
 FRAMES = np.random.default_rng(0).integers(0, 255, (CHUNK + 3, 48, 64, 3), np.uint8)
@@ -33,7 +35,8 @@ def live(localizer: Localizer) -> Iterator[LiveSession]:
 
 
 def test_a_question_at_any_moment(live: LiveSession) -> None:
-    assert isinstance(live.ask(QUERY).track, NotFound)
+    with pytest.raises(VideoError, match="No frame has been pushed yet"):
+        live.ask(QUERY)
     for number, frame in enumerate(FRAMES):
         live.add(frame, number / 5)
         if number in (0, 7, CHUNK - 1, CHUNK, CHUNK + 2):
@@ -68,6 +71,41 @@ def test_a_full_disk_is_not_the_end(live: LiveSession, monkeypatch: pytest.Monke
     for number in range(CHUNK - 1, CHUNK + 3):
         live.add(FRAMES[number], number / 5)
     assert len(live.ask(QUERY).curve.raw) == CHUNK + 3
+
+
+def test_frames_that_come_too_fast_are_passed_over(localizer: Localizer) -> None:
+    with localizer.live(fps=5.0) as live:
+        kept = [live.add(FRAMES[n % 30], n / 30) for n in range(31)]
+        result = live.ask(QUERY)
+    assert [n for n, was_kept in enumerate(kept) if was_kept] == [0, 6, 12, 18, 24, 30]
+    assert result.video.sample_fps == pytest.approx(5.0)
+    assert result.curve.time_s.tolist() == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+
+
+def test_an_answer_is_a_result_like_any_other(live: LiveSession, tmp_path: Path) -> None:
+    """Its video can be opened again while the session lasts, with the times that were pushed."""
+    times_s = [100.0, 100.3, 100.4, 101.0]
+    for frame, time_s in zip(FRAMES, times_s, strict=False):
+        live.add(frame, time_s)
+    result = live.ask(QUERY)
+    again = Video.reopen(Result.load(result.save(tmp_path)).video.source)
+    assert again.times_s.tolist() == result.video.time_s.tolist() == times_s
+    assert again.frame(2).rgb.shape == FRAMES[2].shape
+    assert (result.video.info.width, result.video.info.height) == (64, 48)
+
+
+def test_a_closed_session_says_so(localizer: Localizer) -> None:
+    with localizer.live() as live:
+        live.add(FRAMES[0], 0.0)
+    for use in (lambda: live.add(FRAMES[1], 1.0), lambda: live.ask(QUERY)):
+        with pytest.raises(VideoError, match="was closed"):
+            use()
+
+
+@pytest.mark.parametrize("fps", [0.0, -1.0, math.nan, math.inf])
+def test_a_rate_that_is_none(localizer: Localizer, fps: float) -> None:
+    with pytest.raises(VideoError, match="positive number of frames a second"):
+        localizer.live(fps=fps)
 
 
 def test_nothing_stays_on_disk(localizer: Localizer) -> None:

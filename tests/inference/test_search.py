@@ -6,19 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stored import NumberReader, numbered_folder, packed
+from stored import NumberReader, numbered_folder, packed, sampled, search_over
 
 from egohieraloc.config import SearchConfig
 from egohieraloc.errors import VideoError
-from egohieraloc.inference.search import (
-    EncodedVideo,
-    coarse_scores,
-    decode_where_it_matters,
-    encode_video,
-    promising,
-)
+from egohieraloc.inference.encoded import EncodedVideo, encode_video
+from egohieraloc.inference.search import promising
 from egohieraloc.inference.store import CHUNK, FeatureStore
 from egohieraloc.types import Frame
+from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 ONLY = SearchConfig(coarse_margin=0, coarse_neighbours=0)
@@ -29,7 +25,7 @@ def encoded_values(tmp_path: Path, values: list[int]) -> EncodedVideo:
     store = FeatureStore.of(tmp_path, "key")
     for number in range(0, len(values), CHUNK):
         store.write(number // CHUNK, packed(values[number : number + CHUNK]))
-    return EncodedVideo(store, np.arange(len(values)), np.arange(len(values)) / 10)
+    return EncodedVideo(sampled(len(values)), Letterbox(64, 48, 32), store)
 
 
 def chosen(coarse: list[float], config: SearchConfig) -> list[int]:
@@ -63,8 +59,8 @@ def test_each_stretch_is_decoded_with_a_state_of_its_own(tmp_path: Path) -> None
     reader = NumberReader.make()
     values = [0, 9, 9, 0, 0, 9]
     encoded = encoded_values(tmp_path, values)
-    coarse = coarse_scores(reader, None, encoded)  # type: ignore[arg-type]
-    found = decode_where_it_matters(reader, None, encoded, coarse, ONLY)  # type: ignore[arg-type]
+    search = search_over(encoded, reader, config=ONLY)
+    found = search.decode(search.coarse_scores())
     assert {sample: answer.score for sample, answer in found.items()} == {1: 0, 2: 1, 5: 0}
 
 
@@ -72,14 +68,8 @@ def test_the_state_runs_on_across_chunks(tmp_path: Path) -> None:
     reader = NumberReader.make()
     encoded = encoded_values(tmp_path, [1] * (CHUNK + 3))
     seen: list[tuple[str, int, int]] = []
-    found = decode_where_it_matters(
-        reader,  # type: ignore[arg-type]
-        None,  # type: ignore[arg-type]
-        encoded,
-        np.ones(CHUNK + 3),
-        ONLY,
-        lambda *words: seen.append(words),
-    )
+    search = search_over(encoded, reader, config=ONLY, progress=lambda *words: seen.append(words))
+    found = search.decode(np.ones(CHUNK + 3))
     assert [found[s].score for s in range(CHUNK + 3)] == list(range(CHUNK + 3))
     assert [len(b) for b in reader.batches] == [CHUNK, 3]
     assert seen == [("decode", CHUNK, CHUNK + 3), ("decode", CHUNK + 3, CHUNK + 3)]
@@ -93,7 +83,7 @@ def test_skipping_keeps_its_distance_across_chunks(tmp_path: Path, stride: int, 
     encoded = encoded_values(tmp_path, list(range(count)))
     coarse = np.arange(count) >= first
     config = SearchConfig(coarse_margin=0, coarse_neighbours=0, stride=stride)
-    found = decode_where_it_matters(reader, None, encoded, coarse.astype(float), config)  # type: ignore[arg-type]
+    found = search_over(encoded, reader, config=config).decode(coarse.astype(float))
     assert sorted(found) == list(range(first, count, stride))
     assert all(answer.box.x1 == sample for sample, answer in found.items())
 
@@ -103,11 +93,11 @@ def test_coarse_scores_end_with_the_question(tmp_path: Path) -> None:
     reader = NumberReader.make()
     video = numbered_folder(tmp_path / "images", 40)
     store = FeatureStore.of(tmp_path, "key")
-    encoded = encode_video(video, reader, store, video.sample_indices(None), until_s=1.95)  # type: ignore[arg-type]
+    encoded = encode_video(video, video.sampled(None), reader, store, until_s=1.95)  # type: ignore[arg-type]
     assert encoded.frame_index.tolist() == list(range(20))
-    assert coarse_scores(reader, None, encoded).tolist() == list(range(20))  # type: ignore[arg-type]
+    assert search_over(encoded, reader).coarse_scores().tolist() == list(range(20))  # type: ignore[arg-type]
     assert reader.encoded == list(range(CHUNK))
-    later = encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
+    later = encode_video(video, video.sampled(None), reader, store)  # type: ignore[arg-type]
     assert len(later.frame_index) == 40
     assert reader.encoded == list(range(40))
 
@@ -115,23 +105,23 @@ def test_coarse_scores_end_with_the_question(tmp_path: Path) -> None:
 def test_asking_before_the_first_frame(tmp_path: Path) -> None:
     reader = NumberReader.make()
     video = numbered_folder(tmp_path / "images", 3)
-    encoded = encode_video(
-        video, reader, FeatureStore.of(tmp_path, "k"), video.sample_indices(5), until_s=0.0
-    )  # type: ignore[arg-type]
+    encoded = encode_video(video, video.sampled(5), reader, FeatureStore.of(tmp_path, "k"), until_s=0.0)  # type: ignore[arg-type]
     assert encoded.num_chunks == 0
     assert reader.encoded == []
-    coarse = coarse_scores(reader, None, encoded)  # type: ignore[arg-type]
+    search = search_over(encoded, reader)
+    coarse = search.coarse_scores()
     assert coarse.shape == (0,)
-    assert decode_where_it_matters(reader, None, encoded, coarse, SearchConfig()) == {}  # type: ignore[arg-type]
+    assert search.decode(coarse) == {}
 
 
 def test_progress_counts_whole_chunks(tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
+    video = numbered_folder(tmp_path / "frames", CHUNK)
     encode_video(
-        numbered_folder(tmp_path / "frames", CHUNK),
+        video,
+        video.sampled(5.0, indices=np.arange(CHUNK)),
         NumberReader.make(),  # type: ignore[arg-type]
         FeatureStore.of(tmp_path, "key"),
-        np.arange(CHUNK),
         until_s=1.0,
         progress=lambda *report: told.append(report),
     )
@@ -141,7 +131,7 @@ def test_progress_counts_whole_chunks(tmp_path: Path) -> None:
 def test_samples_are_taken_at_the_working_rate(tmp_path: Path) -> None:
     reader = NumberReader.make()
     video = numbered_folder(tmp_path / "images", 20)  # 10 a second
-    encoded = encode_video(video, reader, FeatureStore.of(tmp_path, "k"), video.sample_indices(5))  # type: ignore[arg-type]
+    encoded = encode_video(video, video.sampled(5), reader, FeatureStore.of(tmp_path, "k"))  # type: ignore[arg-type]
     assert encoded.frame_index.tolist() == list(range(0, 20, 2))
     np.testing.assert_allclose(encoded.time_s, np.arange(10) / 5)
 
@@ -165,7 +155,7 @@ def test_damaged_frames_are_stood_for_by_a_neighbour(tmp_path: Path, monkeypatch
     video = numbered_folder(tmp_path / "images", 8)
     with_damage(video, {0, 3, 4, 7}, monkeypatch)
     reader = NumberReader.make()
-    encoded = encode_video(video, reader, FeatureStore.of(tmp_path, "k"), video.sample_indices(None))  # type: ignore[arg-type]
+    encoded = encode_video(video, video.sampled(None), reader, FeatureStore.of(tmp_path, "k"))  # type: ignore[arg-type]
     values = encoded.chunk(0).match.ravel().tolist()
     assert len(values) == 8
     for sample in (1, 2, 5, 6):
@@ -179,7 +169,7 @@ def test_a_video_without_readable_frames_is_an_error(tmp_path: Path, monkeypatch
     with_damage(video, set(range(4)), monkeypatch)
     store = FeatureStore.of(tmp_path, "k")
     with pytest.raises(VideoError, match="no frame could be decoded near number 0"):
-        encode_video(video, NumberReader.make(), store, video.sample_indices(None))  # type: ignore[arg-type]
+        encode_video(video, video.sampled(None), NumberReader.make(), store)  # type: ignore[arg-type]
     assert list(store.folder.iterdir()) == []
 
 
@@ -199,4 +189,4 @@ def test_frames_are_letterboxed(tmp_path: Path) -> None:
             assert [c.shape for c in canvases] == [(32, 32, 3)]
             return super().encode(canvases, frame_index, time_s)
 
-    encode_video(video, Looking.make(), FeatureStore.of(tmp_path, "k"), video.sample_indices(None))  # type: ignore[arg-type]
+    encode_video(video, video.sampled(None), Looking.make(), FeatureStore.of(tmp_path, "k"))  # type: ignore[arg-type]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stored import NumberReader, numbered_folder, packed
+from stored import NumberReader, numbered_folder, packed, search_over
 
 from egohieraloc.errors import OutputError, VideoError
 from egohieraloc.inference import store as module
+from egohieraloc.inference.encoded import encode_video
 from egohieraloc.inference.packing import PackedFeatures
-from egohieraloc.inference.search import coarse_scores, encode_video
 from egohieraloc.inference.store import CHUNK, FeatureStore, default_cache, trim_cache
 from egohieraloc.video.reader import Video
 
@@ -102,13 +102,13 @@ def test_a_second_encoding_reads_nothing(
     store: FeatureStore, video: Video, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = NumberReader.make()
-    first = encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
+    first = encode_video(video, video.sampled(None), reader, store)  # type: ignore[arg-type]
     assert reader.encoded == list(range(COUNT))
     monkeypatch.setattr(type(video), "frames", None)
-    again = encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
+    again = encode_video(video, video.sampled(None), reader, store)  # type: ignore[arg-type]
     assert reader.encoded == list(range(COUNT))
     np.testing.assert_array_equal(again.frame_index, first.frame_index)
-    assert coarse_scores(reader, None, again).tolist() == list(range(COUNT))  # type: ignore[arg-type]
+    assert search_over(again, reader).coarse_scores().tolist() == list(range(COUNT))  # type: ignore[arg-type]
 
 
 def test_interrupted_encoding_goes_on_where_it_stopped(store: FeatureStore, video: Video) -> None:
@@ -120,40 +120,40 @@ def test_interrupted_encoding_goes_on_where_it_stopped(store: FeatureStore, vide
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        encode_video(video, reader, store, video.sample_indices(None), progress=interrupt)  # type: ignore[arg-type]
+        encode_video(video, video.sampled(None), reader, store, progress=interrupt)  # type: ignore[arg-type]
     assert [p.name for p in store.folder.iterdir()] == ["chunk-00000.safetensors"]
     reader.encoded.clear()
-    encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
+    encode_video(video, video.sampled(None), reader, store)  # type: ignore[arg-type]
     assert reader.encoded == list(range(CHUNK, COUNT))
 
 
 def test_a_damaged_chunk_is_made_again_and_no_other(store: FeatureStore, video: Video) -> None:
     reader = NumberReader.make()
-    encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
+    encode_video(video, video.sampled(None), reader, store)  # type: ignore[arg-type]
     damage(chunk_file(store, 1))
     reader.encoded.clear()
     seen: list[tuple[int, int]] = []
     encoded = encode_video(
         video,
+        video.sampled(None),
         reader,
         store,
-        video.sample_indices(None),
         progress=lambda _, done, total: seen.append((done, total)),  # type: ignore[arg-type]
     )
     assert reader.encoded == list(range(CHUNK, 2 * CHUNK))
     assert seen[-1] == (COUNT, COUNT)
-    assert coarse_scores(reader, None, encoded).tolist() == list(range(COUNT))  # type: ignore[arg-type]
+    assert search_over(encoded, reader).coarse_scores().tolist() == list(range(COUNT))  # type: ignore[arg-type]
 
 
 def test_damage_in_the_middle_of_a_question_is_an_error(store: FeatureStore, video: Video) -> None:
     reader = NumberReader.make()
-    encoded = encode_video(video, reader, store, video.sample_indices(None))  # type: ignore[arg-type]
+    encoded = encode_video(video, video.sampled(None), reader, store)  # type: ignore[arg-type]
     damage(chunk_file(store, 0))
     with pytest.raises(VideoError, match=r"damaged meanwhile. Ask again"):
         encoded.chunk(0)
     chunk_file(store, 0).unlink()
     with pytest.raises(VideoError, match=r"damaged meanwhile. Ask again"):
-        coarse_scores(reader, None, encoded)  # type: ignore[arg-type]
+        search_over(encoded, reader).coarse_scores()  # type: ignore[arg-type]
 
 
 def test_the_oldest_stores_are_thrown_out(tmp_path: Path) -> None:

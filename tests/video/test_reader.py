@@ -187,7 +187,7 @@ def test_images_that_stand_alone_are_decoded_alone(make_video, decoded: list[int
 
 def test_a_seek_that_lands_late_is_repaired(make_video, decoded: list[int]) -> None:
     video = Video.open(make_video("h264.mp4", frames=60, options={"g": "10"}))
-    source = video.source
+    source = video.backend
     late = container_module.Container(
         source.path, source.info, source.times_s, source.pts, source.keys, source.seeks + 10 * 512
     )
@@ -292,7 +292,7 @@ def test_content_hash(make_video, tmp_path: Path, monkeypatch) -> None:
     first = Video.open(path)
     assert first.content_hash == Video.open(same).content_hash
     assert len(first.content_hash) == 32
-    source = first.source
+    source = first.backend
     other = container_module.Container(
         changed, source.info, source.times_s, source.pts, source.keys, source.seeks
     )

@@ -11,8 +11,8 @@ import typer
 
 from egohieraloc.config import SearchConfig
 from egohieraloc.errors import QueryError
-from egohieraloc.inference.search import Progress
 from egohieraloc.localize import Localizer, LocalizerConfig
+from egohieraloc.progress import Progress
 from egohieraloc.query import Query, parse_box
 from egohieraloc.video.reader import Video
 

@@ -12,11 +12,11 @@ import typer
 from egohieraloc import demo as bundled
 from egohieraloc.boxes import iou_xyxy
 from egohieraloc.cli import common
-from egohieraloc.cli.locate import describe
 from egohieraloc.demo import DemoTruth
 from egohieraloc.geometry.align import align_to_positions
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.query import Query
+from egohieraloc.report.build import save_report
 from egohieraloc.types import Localization3D, ResponseTrack
 from egohieraloc.video.reader import Video
 
@@ -49,8 +49,8 @@ def demo(
         notes.append(compare_track(result.track, truth))
     if isinstance(result.place, Localization3D) and result.cameras is not None:
         notes.append(told_place(result.place, compare_place(result.place, result.cameras, truth)))
-    print(describe(result), *notes, sep="\n")
-    page = result.save_report(out, localizer, notes=tuple(notes))
+    print(result.summary, *notes, sep="\n")
+    page = save_report(result, out, notes=tuple(notes))
     print(f"See it: {page}")
 
 

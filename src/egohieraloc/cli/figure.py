@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from egohieraloc.cli import common, score
+from egohieraloc.cli import score
 from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.data.ego4d_3d import ClipPoses, read_clip_poses, read_vq3d
 from egohieraloc.data.trek150 import read_trek150
@@ -18,7 +18,6 @@ from egohieraloc.evaluation.trek150 import read_trek150_predictions
 from egohieraloc.evaluation.vq2d import overlap
 from egohieraloc.evaluation.vq3d import read_vq3d_predictions
 from egohieraloc.figures import plots, rows, sources, space, style, trek
-from egohieraloc.figures.load import read_result
 from egohieraloc.figures.maps import draw_maps
 from egohieraloc.figures.sources import (
     Question,
@@ -174,7 +173,7 @@ def lift(
     width: Width = style.PAGE_IN,
 ) -> None:
     """From 2D to 3D: frames with boxes above; the camera path, rays and the fused point below."""
-    results = [(name, read_result(path)) for name, path in _named(answers)]
+    results = [(name, Result.load(path)) for name, path in _named(answers)]
     truth = pick(list(read_vq3d(annotations)), query).boxes if annotations else None
     space.draw_lift(out, results, truth[0] if truth else None, frames=frames, width_in=width)
     typer.echo(f"Drawn: {out}")
@@ -186,15 +185,9 @@ def maps(
     out: Out = Path("maps.pdf"),
     frames: Annotated[int, typer.Option(min=1, help="Frames, evenly spread over the track.")] = 4,
     width: Width = style.PAGE_IN,
-    model: common.Model = "mini",
-    device: common.Device = None,
-    settings: common.Settings = None,
-    cache: common.Cache = None,
 ) -> None:
     """What the network saw: the maps of DPM, of the filter, of QAM with its ellipse, and RAM's mask."""
-    result = read_result(answer)
-    localizer = common.build_localizer(model, device, settings, str(result.video.sample_fps), cache)
-    draw_maps(out, result, localizer, frames=frames, width_in=width)
+    draw_maps(out, Result.load(answer), frames=frames, width_in=width)
     typer.echo(f"Drawn: {out}")
 
 

@@ -21,8 +21,8 @@ from egohieraloc.errors import DataError, VideoError
 from egohieraloc.evaluation.predictions import TrackAnswer
 from egohieraloc.evaluation.run import Ask, answer_by_following
 from egohieraloc.evaluation.run_vq2d import ClipAnswers
-from egohieraloc.inference.search import EncodedVideo
-from egohieraloc.inference.tracker import follow, stored_sights
+from egohieraloc.inference.encoded import EncodedVideo
+from egohieraloc.inference.tracker import follow, stored_samples
 from egohieraloc.localize import Localizer
 from egohieraloc.query import Query
 from egohieraloc.types import Floats
@@ -124,8 +124,8 @@ def _follow(
     """Boxes (N, 4) in the clip's pixels and scores (N,) along a pass; a given first box has score 1."""
     given = [(way.start.scaled(*scale).xyxy, 1.0)] if way.start else []
     samples = np.searchsorted(encoded.frame_index, way.frames[len(given) :])
-    sights = stored_sights(video, encoded, samples.tolist())
+    along = stored_samples(video, encoded, samples.tolist())
     shown, template = video.frame(way.template_frame), way.template.scaled(*scale)
-    seen = follow(localizer.predictor, shown, template, sights, localizer.config.tracker)
+    seen = follow(localizer.predictor, shown, template, along, localizer.config.tracker)
     boxes, scores = zip(*given, *((p.box.xyxy, p.score) for p in seen), strict=True)
     return np.array(boxes), np.array(scores)

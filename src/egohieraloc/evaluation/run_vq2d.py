@@ -147,7 +147,7 @@ class ClipSearch:
         sharp = sharpness(question.crop)
         samples = self.samples[: query.query_frame]
         known = self.encoded.first(int(samples[-1]) + 1 if len(samples) else 0)
-        answer = self.localizer.ask(question, known, info.width, info.height)
+        answer = self.localizer.ask(question, known)
         track = answer.track
         if isinstance(track, NotFound):
             # Every query of the benchmark has an answer, so the best candidate is given, however unsure.

@@ -10,19 +10,16 @@ import numpy as np
 from egohieraloc.errors import DataError
 from egohieraloc.figures import style
 from egohieraloc.figures.rows import query_image
-from egohieraloc.localize import Localizer
-from egohieraloc.report.build import explain
-from egohieraloc.report.html import FrameMaps
 from egohieraloc.result import Result
-from egohieraloc.types import Floats, ResponseTrack
+from egohieraloc.types import FrameMaps, ResponseTrack
 from egohieraloc.video.reader import Video
 
-ROWS = (  # label, name of the map, whether the frame is seen through it
-    ("DPM: likelihood", "Likelihood Z", False),
-    ("over the frame", "Likelihood Z", True),
-    ("filter response", "Filter response", False),
-    ("QAM: location", "Location", False),
-    ("RAM: mask", "Mask", True),
+ROWS = (  # label, map, whether the frame is seen through it
+    ("DPM: likelihood", "likelihood", False),
+    ("over the frame", "likelihood", True),
+    ("filter response", "response", False),
+    ("QAM: location", "location", False),
+    ("RAM: mask", "mask", True),
 )
 COLOURS = "viridis"
 
@@ -30,17 +27,20 @@ COLOURS = "viridis"
 def draw_maps(
     path: str | Path,
     result: Result,
-    localizer: Localizer,
     *,
     frames: int = 4,
     width_in: float = style.PAGE_IN,
 ) -> None:
-    """A column per frame of the track. A map is scaled by its largest value in all frames shown."""
+    """A column per frame, at most those whose maps were kept. A map is scaled by its largest value."""
     if not isinstance(result.track, ResponseTrack):
         raise DataError(f"Nothing was found, so there are no maps to show: {result.track.reason}")
-    video = Video.open(result.video.path, folder_fps=float(result.video.info.fps))
-    _, maps = explain(result, localizer, video, samples=frames)
-    info = video.info
+    if not result.maps:
+        raise DataError("This answer was saved without its maps. Ask again with `egohieraloc locate --out`.")
+    video, info = Video.reopen(result.video.source), result.video.info
+    chosen = np.unique(
+        np.linspace(0, len(result.maps) - 1, min(frames, len(result.maps))).round().astype(int)
+    )
+    maps = [result.maps[k] for k in chosen]
     cell_in = (width_in - 0.2) / (len(maps) + 0.6)
     height_in = (len(ROWS) + 1) * (cell_in * info.height / info.width + 0.05) + 0.2
     with style.figure(path, width_in, height_in) as drawn:
@@ -56,7 +56,7 @@ def draw_maps(
 
 def _show_column(axes: Any, maps: FrameMaps, result: Result, video: Video, largest: list[float]) -> None:
     """The frame with its box, then every map; the ellipse searched lies over the maps it shapes."""
-    frame = video.frame(result.video.frame_indices[maps.sample])
+    frame = video.frame(int(result.video.frame_index[maps.sample]))
     style.show_image(axes[0], frame.rgb, title=f"{frame.time_s:.1f} s")
     if isinstance(result.track, ResponseTrack):
         style.show_box(
@@ -66,7 +66,7 @@ def _show_column(axes: Any, maps: FrameMaps, result: Result, video: Video, large
         if through:
             style.show_image(place, frame.rgb)
         place.imshow(
-            _values(maps, name),
+            getattr(maps, name),
             extent=(0, video.info.width, video.info.height, 0),
             vmin=0,
             vmax=most,
@@ -76,7 +76,7 @@ def _show_column(axes: Any, maps: FrameMaps, result: Result, video: Video, large
         )
         place.set(xticks=[], yticks=[])
         place.spines[:].set_visible(False)
-        if not through and name != "Likelihood Z":
+        if not through and name != "likelihood":
             _show_ellipse(place, maps)
     for place in axes:
         place.set(xlim=(0, video.info.width), ylim=(video.info.height, 0))
@@ -85,20 +85,13 @@ def _show_column(axes: Any, maps: FrameMaps, result: Result, video: Video, large
 def _show_ellipse(axes: Any, maps: FrameMaps) -> None:
     from matplotlib.patches import Ellipse
 
-    if maps.ellipse is None:
-        return
     x, y, half_width, half_height = maps.ellipse
     look: dict[str, Any] = {"color": "#ffffff", "linewidth": 0.7}
     axes.add_patch(
         Ellipse((x, y), 2 * half_width, 2 * half_height, fill=False, linestyle=(0, (3, 2)), **look)
     )
-    if maps.drift is not None:
-        axes.plot([x - maps.drift[0], x], [y - maps.drift[1], y], **look)
+    axes.plot([x - maps.drift[0], x], [y - maps.drift[1], y], **look)
 
 
-def _values(maps: FrameMaps, name: str) -> Floats:
-    return next(each.values for each in maps.maps if each.name == name)
-
-
-def _largest(maps: tuple[FrameMaps, ...], name: str) -> float:
-    return max(float(np.nanmax(_values(each, name))) for each in maps) or 1.0
+def _largest(maps: list[FrameMaps], name: str) -> float:
+    return max(float(getattr(each, name).max()) for each in maps) or 1.0

@@ -23,7 +23,6 @@ from egohieraloc.errors import DataError
 from egohieraloc.evaluation.egotracks import read_egotracks_predictions
 from egohieraloc.evaluation.predictions import read_vq2d_predictions
 from egohieraloc.evaluation.trek150 import read_trek150_predictions
-from egohieraloc.figures.load import read_result
 from egohieraloc.query import Query
 from egohieraloc.result import Result
 from egohieraloc.types import Box, Floats, Frame, NotFound, ScoreCurve
@@ -141,7 +140,7 @@ def result_row(answers: Sequence[tuple[str, Result]], *, title: str = "") -> Row
                 "differs. Give folders that were made with the same video and query."
             )
     fps = first.video.sample_fps
-    video = Video.open(first.video.path, folder_fps=float(first.video.info.fps))
+    video = Video.reopen(first.video.source)
     tracks = tuple(NamedTrack(name, result_track(result, fps)) for name, result in answers)
     end_s = float(first.curve.time_s[-1]) if len(first.curve.time_s) else video.duration_s
     return Row(title, first.query, video, fps, end_s, None, tracks, first.curve)
@@ -172,7 +171,7 @@ def read_methods(paths: Sequence[tuple[str, Path]]) -> tuple[tuple[str, Result |
     for name, path in paths:
         if not path.exists():
             raise DataError(f"There is no {path} for '{name}'. Give a prediction file or a result folder.")
-        found.append((name, read_result(path) if (path / "result.json").exists() else path))
+        found.append((name, Result.load(path) if (path / "result.json").exists() else path))
     return tuple(found)
 
 

@@ -109,7 +109,7 @@ def draw_lift(
     used = {view.frame_index for view in place.views}
     shown = [p for p in track.predictions if p.frame_index in used]
     shown = [shown[i] for i in style.evenly(np.arange(len(shown)), frames)]
-    video = Video.open(first.video.path, folder_fps=float(first.video.info.fps))
+    video = Video.reopen(first.video.source)
     poses = np.array([pose.cam_from_world for pose in cameras.poses.values()]).reshape(-1, 3, 4)
     places = [(n, r.place.point_world if isinstance(r.place, Localization3D) else None) for n, r in answers]
     scene = Scene("", truth, tuple(places), poses, unit=place.unit)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -99,35 +98,6 @@ def describe(localization: Localization3D) -> str:
     return (
         f"{far} m, {where}" if localization.unit == "m" else f"{where}, {far} units away (no scale is known)"
     )
-
-
-def place_to_json(answer: Localization3D | NotLocalized) -> dict[str, Any]:
-    """The `place` entry of `result.json`."""
-    counts = {"posed_frames": answer.posed_frames, "num_frames": answer.num_frames}
-    if isinstance(answer, NotLocalized):
-        return {"found": False, "reason": answer.reason, **counts}
-    return {
-        "found": True,
-        "reason": None,
-        "unit": answer.unit,
-        "point_world": answer.point_world.tolist(),
-        "displacement": answer.displacement.tolist(),
-        "covariance": answer.covariance.tolist(),
-        "query_frame": answer.query_frame,
-        **counts,
-        "views": [
-            {
-                "frame": view.frame_index,
-                "weight": view.weight,
-                "semantic": view.semantic,
-                "depth": view.depth,
-                "reprojection": view.reprojection,
-                "baseline": view.baseline,
-                "point_world": view.point_world.tolist(),
-            }
-            for view in answer.views
-        ],
-    }
 
 
 def _views(

@@ -126,7 +126,7 @@ def cameras_to_json(reconstruction: Reconstruction) -> dict[str, Any]:
     }
 
 
-def cameras_from_json(value: Any) -> Reconstruction:
+def cameras_from_json(value: Any, points: SparsePoints | None = None) -> Reconstruction:
     camera = value["camera"]
     if value["unit"] not in ("m", "sfm"):
         raise ValueError(f"the unit must be 'm' or 'sfm', got {value['unit']!r}")
@@ -140,7 +140,7 @@ def cameras_from_json(value: Any) -> Reconstruction:
     )
     params = tuple(float(v) for v in camera["params"])
     lens = Camera(camera["model"], int(camera["width"]), int(camera["height"]), params)
-    return Reconstruction(lens, frames, value["unit"])
+    return Reconstruction(lens, frames, value["unit"], points or SparsePoints())
 
 
 def save(path: str | Path, reconstruction: Reconstruction) -> None:

@@ -1,64 +1,105 @@
-"""Live use: frames are pushed as they come, and a question may be asked at any moment."""
+"""Live use: frames are pushed as they come, and a question may be asked at any moment.
+
+A session records into a folder: the frames as JPEG with their times, which `Video.open` reads as it reads any
+folder of images, and their features. So an answer can be saved, reported and placed like any other.
+"""
 
 from __future__ import annotations
 
 import math
 import tempfile
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from egohieraloc.errors import VideoError
+from egohieraloc.images import write_image
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Predictor
-from egohieraloc.inference.search import EncodedVideo
 from egohieraloc.inference.store import CHUNK, FeatureStore
-from egohieraloc.types import Rgb
+from egohieraloc.types import Rgb, SampledVideo, VideoInfo, VideoSource
+from egohieraloc.video.folder import TIMES
 from egohieraloc.video.letterbox import Letterbox
+
+RATE_SLACK = 0.1  # a camera's clock jitters
 
 
 class LiveVideo:
-    """What has been seen so far. Features go to a temporary folder, so memory stays small for hours."""
+    """What has been seen so far, in a temporary folder: memory stays small for hours."""
 
-    def __init__(self, predictor: Predictor) -> None:
+    def __init__(self, predictor: Predictor, *, fps: float | None = None) -> None:
+        if fps is not None and not (math.isfinite(fps) and fps > 0):
+            raise VideoError(f"A rate must be a positive number of frames a second, got {fps}.")
         self._predictor = predictor
+        self._least_gap_s = 0.0 if fps is None else (1 - RATE_SLACK) / fps
         self._folder = tempfile.TemporaryDirectory(prefix="egohieraloc-live-")
-        self._store = FeatureStore(Path(self._folder.name))
+        self._frames = Path(self._folder.name) / "frames"
+        self._frames.mkdir()
+        self._store = FeatureStore(Path(self._folder.name) / "features")
         self._open: list[PackedFeatures] = []  # the chunk that is not full yet
         self._times: list[float] = []
-        self.letterbox: Letterbox | None = None
+        self._letterbox: Letterbox | None = None
+        self._closed = False
 
-    def add(self, rgb: Rgb, time_s: float) -> None:
-        """Push the next frame. Times must increase and the size must stay."""
-        if not (math.isfinite(time_s) and (not self._times or time_s > self._times[-1])):
-            last = f" after {self._times[-1]} s" if self._times else ""
-            raise VideoError(f"Frames must come in order: wanted a time{last}, got {time_s} s.")
-        if not isinstance(rgb, np.ndarray):
-            raise VideoError(f"A frame must be an array (H, W, 3), got {type(rgb).__name__}.")
-        if rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.size == 0 or rgb.dtype != np.uint8:
-            raise VideoError(f"A frame must be 8-bit RGB (H, W, 3), got {rgb.dtype} of {rgb.shape}.")
-        height, width = rgb.shape[:2]
-        if self.letterbox is None:
-            self.letterbox = Letterbox(width, height, self._predictor.config.input_size)
-        if (self.letterbox.width, self.letterbox.height) != (width, height):
-            raise VideoError(
-                f"Frames must keep their size {self.letterbox.width}x{self.letterbox.height}, "
-                f"got {width}x{height}."
-            )
+    def add(self, rgb: Rgb, time_s: float) -> bool:
+        """Push the next frame; whether it was kept. Times must increase and the size must stay."""
+        self._check_open()
+        self._check_time(time_s)
+        letterbox = self._checked_letterbox(rgb)
+        if self._times and time_s - self._times[-1] < self._least_gap_s:
+            return False
         number = len(self._times)
-        packed = self._predictor.encode([self.letterbox.apply(rgb)], np.array([number]), np.array([time_s]))
+        packed = self._predictor.encode([letterbox.apply(rgb)], np.array([number]), np.array([time_s]))
+        write_image(self._frames / f"{number:07d}.jpg", rgb)
         chunk = [*self._open, packed]
         if len(chunk) == CHUNK:
             self._store.write(number // CHUNK, PackedFeatures.cat(chunk))
             chunk = []
-        self._open = chunk  # last, so that a frame that could not be kept may be pushed again
+        with (self._frames / TIMES).open("a", encoding="ascii") as file:
+            file.write(f"{float(time_s)!r}\n")
+        # Last, so that a frame that could not be kept may be pushed again.
+        self._open, self._letterbox = chunk, letterbox
         self._times.append(float(time_s))
+        return True
 
     def encoded(self) -> EncodedVideo:
         """All frames so far, ready to be searched. `frame_index` counts pushed frames."""
+        self._check_open()
+        if self._letterbox is None:
+            raise VideoError("No frame has been pushed yet: add one before asking.")
         if self._open:
             self._store.write(len(self._times) // CHUNK, PackedFeatures.cat(self._open))
-        return EncodedVideo(self._store, np.arange(len(self._times)), np.array(self._times))
+        times_s, count = np.array(self._times), len(self._times)
+        rate = (count - 1) / (times_s[-1] - times_s[0]) if count > 1 else 1.0
+        fps = Fraction(rate).limit_denominator(1000)
+        info = VideoInfo(*self._letterbox.frame_size, fps, count)
+        sampled = SampledVideo(VideoSource(str(self._frames)), info, rate, np.arange(count), times_s)
+        return EncodedVideo(sampled, self._letterbox, self._store)
 
     def close(self) -> None:
         self._folder.cleanup()
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise VideoError("This live session was closed: start another with `localizer.live()`.")
+
+    def _check_time(self, time_s: float) -> None:
+        if not (math.isfinite(time_s) and (not self._times or time_s > self._times[-1])):
+            last = f" after {self._times[-1]} s" if self._times else ""
+            raise VideoError(f"Frames must come in order: wanted a time{last}, got {time_s} s.")
+
+    def _checked_letterbox(self, rgb: Rgb) -> Letterbox:
+        if not isinstance(rgb, np.ndarray):
+            raise VideoError(f"A frame must be an array (H, W, 3), got {type(rgb).__name__}.")
+        if rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.size == 0 or rgb.dtype != np.uint8:
+            raise VideoError(f"A frame must be 8-bit RGB (H, W, 3), got {rgb.dtype} of {rgb.shape}.")
+        size = rgb.shape[1], rgb.shape[0]
+        if self._letterbox is None:
+            return Letterbox(*size, self._predictor.config.input_size)
+        if self._letterbox.frame_size != size:
+            width, height = self._letterbox.frame_size
+            raise VideoError(f"Frames must keep their size {width}x{height}, got {size[0]}x{size[1]}.")
+        return self._letterbox

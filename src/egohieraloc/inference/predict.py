@@ -15,29 +15,41 @@ from torch import Tensor
 from egohieraloc.errors import ConfigError
 from egohieraloc.inference.mask_box import box_from_mask
 from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
-from egohieraloc.inference.query_window import QueryWindow, cut_window
+from egohieraloc.inference.query_window import cut_window
 from egohieraloc.models.fold import fold_norms
 from egohieraloc.models.network import MatchOutput, QueryTemplate
 from egohieraloc.models.qam import QamState
 from egohieraloc.models.query_mask import MaskProvider, fallback_level
 from egohieraloc.models.weights import Weights
 from egohieraloc.query import Query
-from egohieraloc.types import Box, QueryMask, Rgb
+from egohieraloc.types import Box, Bytes, Floats, Ints, QueryMask, Rgb
 
 
 @dataclass(frozen=True, eq=False)
-class Sought:
-    """What is looked for."""
+class SearchTemplate:
+    """What is searched for."""
 
     template: QueryTemplate
 
 
 @dataclass(frozen=True, eq=False)
-class PreparedQuery(Sought):
-    """A query ready to be looked for."""
+class PreparedQuery(SearchTemplate):
+    """A query ready to be searched for."""
 
-    window: QueryWindow
-    mask: QueryMask  # on the window
+    mask: QueryMask
+
+
+@dataclass(frozen=True, eq=False)
+class CanvasMaps:
+    """The maps behind one sample's score; positions and lengths are canvas pixels."""
+
+    foreground: NDArray[np.float32]  # (h, w) O
+    likelihood: NDArray[np.float32]  # (h, w) Z
+    response: NDArray[np.float32]  # (h, w) of the correlation filter
+    location: NDArray[np.float32]  # (h, w) QAM
+    position: NDArray[np.float32]  # (2,)
+    semi_axes: NDArray[np.float32]  # (2,)
+    drift: NDArray[np.float32]  # (2,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,21 +58,8 @@ class Decoded:
 
     score: float
     box: Box  # in canvas pixels
-    mask: NDArray[np.uint8]  # (h, w) probability * 255 on the canvas grid of stride 4
-
-
-@dataclass(frozen=True, eq=False)
-class Explained:
-    """The maps behind one sample's answer; positions and lengths are canvas pixels."""
-
-    foreground: NDArray[np.float32]  # (h, w) O
-    likelihood: NDArray[np.float32]  # (h, w) Z
-    response: NDArray[np.float32]  # (h, w) of the correlation filter
-    location: NDArray[np.float32]  # (h, w) QAM
-    mask: NDArray[np.float32]  # (4h, 4w) RAM
-    position: NDArray[np.float32]  # (2,)
-    semi_axes: NDArray[np.float32]  # (2,)
-    drift: NDArray[np.float32]  # (2,)
+    mask: Bytes  # (4h, 4w) probability * 255 on the canvas grid of stride 4
+    maps: CanvasMaps
 
 
 def choose_device(name: str | None = None) -> torch.device:
@@ -86,6 +85,7 @@ class Predictor:
         self.network = copy.deepcopy(weights.network).to(self.device)
         fold_norms(self.network)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.calibration = weights.calibration
         self.provider = provider
         self._largest_batch = 8 if self.device.type == "cpu" else 32
 
@@ -94,7 +94,7 @@ class Predictor:
         with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16):
             yield
 
-    def encode(self, canvases: Sequence[Rgb], frame_index: NDArray, time_s: NDArray) -> PackedFeatures:
+    def encode(self, canvases: Sequence[Rgb], frame_index: Ints, time_s: Floats) -> PackedFeatures:
         """Features of letterboxed images (S, S, 3)."""
         pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float() / 255
         with self._running():
@@ -102,7 +102,7 @@ class Predictor:
             return pack(features, frame_index, time_s)
 
     def prepare(self, query: Query) -> PreparedQuery:
-        """See the query, find its foreground, decide the fallback level, build the template."""
+        """Encode the query, find its foreground, decide the fallback level, build the template."""
         config, quality = self.config, 1.0
         if query.mask is None and self.provider is not None:
             provided, quality = self.provider(query)
@@ -112,44 +112,45 @@ class Predictor:
         box = torch.from_numpy(window.box).to(self.device).float()[None]
         visible = torch.from_numpy(window.visible).to(self.device)[None, None].float()
         with self._running():
-            seen = self.network.encode_query(pixels, box, visible)
+            features = self.network.encode_query(pixels, box, visible)
             if window.mask is not None:
                 mask = window.mask.astype(np.float32)
             else:
-                mask = _numpy(torch.sigmoid(seen.mask_logits[0].float()))
-                quality = float(torch.sigmoid(seen.quality_logit[0]))
+                mask = _numpy(torch.sigmoid(features.mask_logits[0].float()))
+                quality = float(torch.sigmoid(features.quality_logit[0]))
             level = fallback_level(quality, config.query_mask)
             foreground = torch.from_numpy((mask >= 0.5).astype(np.float32)).to(self.device)[None, None]
             template = self.network.template(
-                seen,
+                features,
                 foreground,
                 torch.tensor([quality], device=self.device),
                 torch.tensor([level], device=self.device),
             )
-        return PreparedQuery(template, window, QueryMask(mask, quality, level))
+        shown = np.round(mask * 255).astype(np.uint8)
+        return PreparedQuery(template, QueryMask(shown, window.region, quality, level))
 
-    def again(self, packed: PackedFeatures, shown: Decoded) -> Sought:
-        """What one sample shows, to be looked for in others like it."""
+    def template_from_sample(self, packed: PackedFeatures, shown: Decoded) -> SearchTemplate:
+        """What one sample shows, to be searched for in its neighbours."""
         size = self.config.input_size
         box = torch.tensor([shown.box.xyxy], device=self.device, dtype=torch.float32) / size
         mask = torch.from_numpy(shown.mask).to(self.device)[None, None].float() / 255
         with self._running():
-            return Sought(self.network.template_from_frame(unpack(packed, self.device), box, mask))
+            return SearchTemplate(self.network.template_from_frame(unpack(packed, self.device), box, mask))
 
     def coarse(
-        self, query: Sought, match: NDArray[np.int8], scale: NDArray[np.float16]
+        self, query: SearchTemplate, match: NDArray[np.int8], scale: NDArray[np.float16]
     ) -> NDArray[np.float32]:
         """A first opinion (N,) in logits from descriptors alone: may these samples show the object?"""
         with self._running():
             cells = unpack_match(match, scale, self.device)
             return _numpy(self.network.coarse_logits(cells, query.template).float())
 
-    def start(self, query: Sought) -> QamState:
+    def start(self, query: SearchTemplate) -> QamState:
         with torch.inference_mode():
             return self.network.initial_state(query.template)
 
     def decode(
-        self, query: Sought, packed: PackedFeatures, state: QamState
+        self, query: SearchTemplate, packed: PackedFeatures, state: QamState
     ) -> tuple[list[Decoded], QamState]:
         """Decode consecutive samples, carrying the state on."""
         decoded: list[Decoded] = []
@@ -161,30 +162,12 @@ class Predictor:
             decoded += self._read(output)
         return decoded, state
 
-    def match(self, query: Sought, packed: PackedFeatures, state: QamState) -> tuple[MatchOutput, QamState]:
-        """The network's raw output with all maps, for reports."""
+    def match(
+        self, query: SearchTemplate, packed: PackedFeatures, state: QamState
+    ) -> tuple[MatchOutput, QamState]:
+        """The network's raw output."""
         with self._running():
             return self.network.match(query.template, unpack(packed, self.device), state)
-
-    def explain(
-        self, query: Sought, packed: PackedFeatures, state: QamState
-    ) -> tuple[list[Explained], QamState]:
-        """The maps behind the answers for consecutive samples."""
-        output, state = self.match(query, packed, state)
-        ram, followed = output.ram, output.qam
-        stride = self.config.input_size / output.response.shape[-1]
-        tensors = (
-            output.foreground,
-            output.likelihood,
-            output.response,
-            followed.location,
-            torch.sigmoid(ram.mask_logits),
-            (followed.position + 0.5) * stride,
-            followed.semi_axes * stride,
-            followed.drift * stride,
-        )
-        columns = [_numpy(t.float()) for t in tensors]
-        return [Explained(*row) for row in zip(*columns, strict=True)], state
 
     def _read(self, output: MatchOutput) -> list[Decoded]:
         ram = output.ram
@@ -194,15 +177,29 @@ class Predictor:
         size = self.config.input_size
         stride = size / masks.shape[-1]
         decoded = []
-        for mask, score, opinion in zip(masks, scores, boxes, strict=True):
+        for mask, score, fallback, maps in zip(masks, scores, boxes, self._maps(output), strict=True):
             tight = box_from_mask(mask)
-            box = Box(*(v * stride for v in tight.xyxy)) if tight else _sorted_box(opinion * size)
-            decoded.append(Decoded(float(score), box, (mask * 255).astype(np.uint8)))
+            box = Box(*(v * stride for v in tight.xyxy)) if tight else _sorted_box(fallback * size)
+            decoded.append(Decoded(float(score), box, (mask * 255).astype(np.uint8), maps))
         return decoded
+
+    def _maps(self, output: MatchOutput) -> Iterator[CanvasMaps]:
+        followed = output.qam
+        stride = self.config.input_size / output.response.shape[-1]
+        tensors = (
+            output.foreground,
+            output.likelihood,
+            output.response,
+            followed.location,
+            (followed.position + 0.5) * stride,
+            followed.semi_axes * stride,
+            followed.drift * stride,
+        )
+        return (CanvasMaps(*row) for row in zip(*(_numpy(t.float()) for t in tensors), strict=True))
 
 
 def _best_boxes(cell_logits: Tensor, boxes: Tensor) -> Tensor:
-    """Boxes (N, 4) in [0, 1] of the cells that are surest to lie on the object."""
+    """Boxes (N, 4) in [0, 1] of the cells most likely to lie on the object."""
     best = cell_logits.flatten(1).argmax(1)
     return boxes.flatten(2).gather(2, best[:, None, None].expand(-1, 4, 1))[..., 0]
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Floats, Mask, Rgb
@@ -50,15 +49,6 @@ def cut_window(query: Query, *, share: float, size: int) -> QueryWindow:
         None if query.mask is None else placed_mask(query.mask),
         region,
     )
-
-
-def window_to_image(mask: NDArray[np.float32], region: Box, height: int, width: int) -> NDArray[np.float32]:
-    """A mask of the window, on any grid (h, w), laid back onto the query image (height, width)."""
-    rows, columns = mask.shape
-    scale = np.array([region.width / columns, region.height / rows])
-    shift = np.array([region.x1, region.y1]) + scale / 2 - 0.5
-    to_image = np.array([[scale[0], 0, shift[0]], [0, scale[1], shift[1]]])
-    return cv2.warpAffine(mask.astype(np.float32), to_image, (width, height), flags=cv2.INTER_LINEAR)
 
 
 def _shrink(image: np.ndarray, to_window: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:

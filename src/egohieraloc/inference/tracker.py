@@ -1,7 +1,7 @@
 """Tracker mode (appendix "VQL-to-VOT Transfer"): a box in one frame, an answer for every other.
 
-The box's interior is the first mask. A lost object is looked for with the original template and with the last
-good one, so it is awakened by whichever knows it again. Forward and backward are the same walk.
+The box's interior is the first mask. A lost object is searched for with the original template and with
+the last good one, and found again by either. Forward and backward are the same walk.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from egohieraloc.config import TrackerConfig
 from egohieraloc.errors import VideoError
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
-from egohieraloc.inference.search import EncodedVideo
 from egohieraloc.inference.store import CHUNK
 from egohieraloc.models.qam import QamState
 from egohieraloc.query import Query
-from egohieraloc.types import Box, Frame, FramePrediction
+from egohieraloc.types import Box, Frame, FramePrediction, Ints
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
@@ -30,8 +29,8 @@ BLOCK = 32  # frames decoded at a time when walking backwards
 
 
 @dataclass(frozen=True, eq=False)
-class Sight:
-    """One frame of a walk: what the network keeps of it, and its image for when it becomes a template."""
+class EncodedSample:
+    """One frame of a walk: its features, and its image for when it becomes a template."""
 
     index: int  # in the file
     time_s: float
@@ -45,53 +44,34 @@ class _Template:
     state: QamState
 
 
-def track(
-    predictor: Predictor,
-    video: Video,
-    box: Box,
-    start_frame: int,
-    config: TrackerConfig,
-    *,
-    fps: float | None = None,
-    backward: bool = False,
-) -> Iterator[FramePrediction]:
-    """Follow what `box` shows in frame `start_frame` to the end of the video, or back to its beginning.
-
-    One prediction for each sample after the first, in the order of the walk. fps None answers every frame.
-    """
-    indices = video.sample_indices(fps)
-    indices = indices[indices < start_frame][::-1] if backward else indices[indices > start_frame]
-    return follow(predictor, video.frame(start_frame), box, _sights(predictor, video, indices), config)
-
-
 def follow(
-    predictor: Predictor, shown: Frame, box: Box, sights: Iterable[Sight], config: TrackerConfig
+    predictor: Predictor, shown: Frame, box: Box, samples: Iterable[EncodedSample], config: TrackerConfig
 ) -> Iterator[FramePrediction]:
-    """Look for what `box` shows in the frame `shown` in one sight after the other, an answer for each."""
+    """Search one sample after the other for what `box` shows in the frame `shown`; an answer for each."""
     height, width = shown.rgb.shape[:2]
     letterbox = Letterbox(width, height, predictor.config.input_size)
     original = _template(predictor, shown, box)
     updated: _Template | None = None
-    for sample, sight in enumerate(sights):
+    for number, sample in enumerate(samples):
         answers: list[Decoded] = []
         templates: list[_Template] = []
         for each in (original, updated):
             if each is not None:
-                (answer,), state = predictor.decode(each.query, sight.packed, each.state)
+                (answer,), state = predictor.decode(each.query, sample.packed, each.state)
                 answers.append(answer)
                 templates.append(_Template(each.query, state))
         original, updated = templates[0], templates[1] if len(templates) > 1 else None
         best = max(answers, key=lambda a: a.score)
         found = letterbox.box_from_canvas(best.box).clipped(width, height)
         cells, mask_box = letterbox.mask_to_frame(best.mask)
-        yield FramePrediction(sight.index, sample, sight.time_s, best.score, found, cells >= 128, mask_box)
-        due = config.template_update and (sample + 1) % config.update_every == 0
+        yield FramePrediction(sample.index, number, sample.time_s, best.score, found, cells >= 128, mask_box)
+        due = config.template_update and (number + 1) % config.update_every == 0
         if due and best.score >= config.update_score and min(found.width, found.height) >= config.min_side_px:
             with suppress(VideoError):  # a damaged frame is no template
-                updated = _template(predictor, sight.image(), found)
+                updated = _template(predictor, sample.image(), found)
 
 
-def stored_sights(video: Video, encoded: EncodedVideo, samples: Iterable[int]) -> Iterator[Sight]:
+def stored_samples(video: Video, encoded: EncodedVideo, samples: Iterable[int]) -> Iterator[EncodedSample]:
     """Samples of an encoded video in any order; images are decoded only when asked for."""
     number, chunk = -1, None
     for sample in samples:
@@ -100,15 +80,16 @@ def stored_sights(video: Video, encoded: EncodedVideo, samples: Iterable[int]) -
             chunk = encoded.chunk(number)
         index, place = int(encoded.frame_index[sample]), sample % CHUNK
         image = partial(video.frame, index)
-        yield Sight(index, float(encoded.time_s[sample]), chunk[place : place + 1], image)
+        yield EncodedSample(index, float(encoded.time_s[sample]), chunk[place : place + 1], image)
 
 
-def _sights(predictor: Predictor, video: Video, indices: NDArray[np.int64]) -> Iterator[Sight]:
+def encoded_samples(predictor: Predictor, video: Video, indices: Ints) -> Iterator[EncodedSample]:
+    """Frames by number, which rise or fall throughout, encoded one by one."""
     for frame in _walk(video, indices):
         height, width = frame.rgb.shape[:2]
         canvas = Letterbox(width, height, predictor.config.input_size).apply(frame.rgb)
         packed = predictor.encode([canvas], np.array([frame.index]), np.array([frame.time_s]))
-        yield Sight(frame.index, frame.time_s, packed, partial(_itself, frame))
+        yield EncodedSample(frame.index, frame.time_s, packed, partial(_itself, frame))
 
 
 def _itself(frame: Frame) -> Frame:
@@ -125,7 +106,7 @@ def _template(predictor: Predictor, frame: Frame, box: Box) -> _Template:
     return _Template(query, predictor.start(query))
 
 
-def _walk(video: Video, indices: NDArray[np.int64]) -> Iterator[Frame]:
+def _walk(video: Video, indices: Ints) -> Iterator[Frame]:
     """Frames in the given order, which rises or falls throughout; falling ones are decoded block by block."""
     if len(indices) < 2 or indices[-1] > indices[0]:
         yield from video.frames(indices)

@@ -1,4 +1,8 @@
-"""A folder of images as a video: in natural order, one size, a rate the user gives."""
+"""A folder of images as a video: in natural order, of one size.
+
+A file `times.txt` beside the images gives the time of each in seconds, one a line; without it they come at
+the rate the user gives.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from egohieraloc.types import Floats, Rgb, VideoInfo
 
 ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm"}
 HASHED_IMAGES = 256
+TIMES = "times.txt"
 EXIF_BLOCK, EXIF_FOCAL_35MM = 0x8769, 0xA405
 
 
@@ -42,12 +47,19 @@ class Folder:
         if not images:
             raise VideoError(f"The folder {path} holds no images. Wanted: files such as 00001.jpg or 1.png.")
         height, width = _read(images[0]).shape[:2]
-        rate = Fraction(fps).limit_denominator(1_000_000)
-        times_s = np.arange(len(images)) * rate.denominator / rate.numerator
+        if (path / TIMES).exists():
+            times_s = _read_times(path / TIMES, len(images))
+            mean = (len(times_s) - 1) / (times_s[-1] - times_s[0]) if len(times_s) > 1 else 1.0
+            rate = Fraction(mean).limit_denominator(1000)
+        else:
+            rate = Fraction(fps).limit_denominator(1_000_000)
+            times_s = np.arange(len(images)) * rate.denominator / rate.numerator
         return cls(path, VideoInfo(width, height, rate, len(images)), times_s, tuple(images))
 
     def content_hash(self) -> str:
         digest = hashlib.blake2b(f"folder at {self.info.fps} fps".encode(), digest_size=16)
+        if (self.path / TIMES).exists():
+            digest.update(self.times_s.tobytes())
         for image in self.images:
             digest.update(os.fsencode(image.name) + f"\0{image.stat().st_size}\0".encode())
         chosen = np.unique(np.linspace(0, len(self.images) - 1, HASHED_IMAGES).round().astype(int))
@@ -80,6 +92,18 @@ def _read(image: Path) -> Rgb:
         return read_image(image)
     except QueryError as error:
         raise VideoError(str(error)) from error
+
+
+def _read_times(path: Path, count: int) -> Floats:
+    try:
+        times_s = np.array([float(line) for line in path.read_text(encoding="ascii").split()])
+    except (OSError, ValueError) as error:
+        raise VideoError(f"{path} should hold one number of seconds for each image: {error}.") from error
+    if len(times_s) != count or not np.isfinite(times_s).all() or (np.diff(times_s) <= 0).any():
+        raise VideoError(
+            f"{path} should hold {count} increasing times, one for each image, got {len(times_s)}."
+        )
+    return times_s
 
 
 def _natural_order(image: Path) -> tuple[list[str | int], str]:

@@ -28,6 +28,11 @@ class Letterbox:
             raise ValueError(f"Sizes must be at least 1 pixel, got {self.width}x{self.height}, {self.size}")
 
     @property
+    def frame_size(self) -> tuple[int, int]:
+        """Width and height of the image."""
+        return self.width, self.height
+
+    @property
     def content_size(self) -> tuple[int, int]:
         """Width and height of the image on the canvas, in whole pixels."""
         scale = self.size / max(self.width, self.height)

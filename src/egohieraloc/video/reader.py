@@ -1,7 +1,8 @@
 """A video, from any file PyAV opens or any folder of images: exact times, any rate, bounded memory.
 
-Time zero is the first frame shown. A `Video` holds a table of frame times and nothing that must be closed:
-each reading opens the file for itself and closes it when it ends or is given up.
+Time zero is the first frame shown, unless a folder's `times.txt` says otherwise. A `Video` holds a table of
+frame times and nothing that must be closed: each reading opens the file for itself and closes it when it ends
+or is given up.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.errors import VideoError
-from egohieraloc.types import Floats, Frame, Rgb, VideoInfo
+from egohieraloc.types import Floats, Frame, Ints, Rgb, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.container import Container
 from egohieraloc.video.folder import Folder
 
 DIAGONAL_35MM = math.hypot(36, 24)
+DEFAULT_FOLDER_FPS = 5.0
 ROUNDING_S = 1e-3  # Matroska and its like round frame times to a millisecond
 
 
-class Source(Protocol):
-    """Where the images come from."""
+class Backend(Protocol):
+    """What reads the frames: a file or a folder."""
 
     @property
     def path(self) -> Path: ...
@@ -49,45 +51,62 @@ class Source(Protocol):
 class Video:
     """Frames by number, by time, or sampled at a rate."""
 
-    source: Source
+    backend: Backend
 
     @classmethod
-    def open(cls, path: str | Path, *, folder_fps: float = 5.0) -> Video:
+    def open(cls, path: str | Path, *, folder_fps: float = DEFAULT_FOLDER_FPS) -> Video:
         """Open a video file, or a folder of images that were taken `folder_fps` times a second."""
         path = Path(path)
         if not path.exists():
             raise VideoError(f"There is no video at {path}. Give a video file or a folder of images.")
         return cls(Folder.open(path, folder_fps) if path.is_dir() else Container.open(path))
 
+    @classmethod
+    def reopen(cls, source: VideoSource) -> Video:
+        """Open the video that a `video.source` describes."""
+        return cls.open(source.path, folder_fps=source.folder_fps or DEFAULT_FOLDER_FPS)
+
+    @property
+    def source(self) -> VideoSource:
+        """A small value from which this video can be opened again."""
+        rate = float(self.info.fps) if isinstance(self.backend, Folder) else None
+        return VideoSource(str(self.path), rate)
+
+    def sampled(self, fps: float | None = 5.0, *, indices: Ints | None = None) -> SampledVideo:
+        """The samples at `fps` (all frames with None), or the frames of these numbers."""
+        chosen = self.sample_indices(fps) if indices is None else indices
+        rate = min(float(self.info.fps), fps or math.inf)
+        return SampledVideo(self.source, self.info, rate, chosen, self.times_s[chosen])
+
     @property
     def path(self) -> Path:
-        return self.source.path
+        return self.backend.path
 
     @property
     def info(self) -> VideoInfo:
-        return self.source.info
+        return self.backend.info
 
     @property
     def times_s(self) -> Floats:
-        """(num_frames,) when each frame of the file appears, increasing from 0."""
-        return self.source.times_s
+        """(num_frames,) when each frame of the file appears, increasing."""
+        return self.backend.times_s
 
     @property
     def duration_s(self) -> float:
         """Until the last frame has been shown for one mean frame time."""
-        return float(self.times_s[-1]) + float(1 / self.info.fps)
+        return float(self.times_s[-1] - self.times_s[0]) + float(1 / self.info.fps)
 
     @cached_property
     def content_hash(self) -> str:
         """Equal for equal content, wherever it lies. A file of up to 1 GiB is hashed whole and a larger one
         by its size and 1024 blocks of 1 MiB spread over it; a folder by its rate, the names and sizes of its
         images and the content of up to 256 of them."""
-        return self.source.content_hash()
+        return self.backend.content_hash()
 
     @property
     def focal_px(self) -> float | None:
         """The focal length in pixels where the file or its first image states one, else None."""
-        focal_35mm = self.source.focal_35mm()
+        focal_35mm = self.backend.focal_35mm()
         if not focal_35mm or not math.isfinite(focal_35mm) or focal_35mm < 0:
             return None
         return focal_35mm / DIAGONAL_35MM * math.hypot(self.info.width, self.info.height)
@@ -100,9 +119,11 @@ class Video:
 
     def frame_at(self, time_s: float) -> Frame:
         """The frame shown at a time."""
-        if not 0 <= time_s <= self.duration_s:
+        start_s = float(self.times_s[0])
+        if not start_s <= time_s <= start_s + self.duration_s:
             raise VideoError(
-                f"Time {time_s} s is not in {self.path}: it must lie between 0 and {self.duration_s:.3f} s."
+                f"Time {time_s} s is not in {self.path}: it must lie between {start_s:g} and "
+                f"{start_s + self.duration_s:.3f} s."
             )
         return self.frame(int(self.shown_at(np.array([time_s]))[0]))
 
@@ -120,19 +141,19 @@ class Video:
         return self._frames(numbers)
 
     def _frames(self, numbers: Sequence[int]) -> Iterator[Frame]:
-        for index, rgb in self.source.read(numbers):
+        for index, rgb in self.backend.read(numbers):
             yield Frame(index, float(self.times_s[index]), rgb)
 
     def samples(
-        self, fps: float | None = 5.0, *, start_s: float = 0.0, until_s: float | None = None
+        self, fps: float | None = 5.0, *, start_s: float = -math.inf, until_s: float = math.inf
     ) -> Iterator[Frame]:
         """The frames of `sample_indices`, one after the other."""
         return self.frames(self.sample_indices(fps, start_s=start_s, until_s=until_s))
 
     def sample_indices(
-        self, fps: float | None = 5.0, *, start_s: float = 0.0, until_s: float | None = None
-    ) -> NDArray[np.int64]:
-        """Numbers of the frames shown at 0, 1/fps, 2/fps, ...; all frames with `fps` None.
+        self, fps: float | None = 5.0, *, start_s: float = -math.inf, until_s: float = math.inf
+    ) -> Ints:
+        """Numbers of the frames shown at the start and every 1/fps after it; all frames with `fps` None.
 
         No frame comes twice, and a video whose mean rate is not above `fps` gives each of its frames once.
         Kept are those whose own time lies in start_s <= time < until_s, so neighbouring spans neither
@@ -140,18 +161,17 @@ class Video:
         """
         if fps is not None and not (math.isfinite(fps) and fps > 0):
             raise VideoError(f"A sampling rate must be a positive number of frames a second, got {fps}.")
-        until_s = math.inf if until_s is None else until_s
         if math.isnan(start_s) or math.isnan(until_s):
             raise VideoError(f"Times must be numbers of seconds, got start {start_s} and until {until_s}.")
         if fps is None or self.info.fps <= fps * (1 + 1e-4):
             indices = np.arange(self.info.num_frames)
         else:
             count = max(1, math.ceil((self.duration_s - ROUNDING_S) * fps))
-            indices = np.unique(self.shown_at(np.arange(count) / fps))
+            indices = np.unique(self.shown_at(self.times_s[0] + np.arange(count) / fps))
         times_s = self.times_s[indices]
         return indices[(times_s >= start_s) & (times_s < until_s)]
 
-    def shown_at(self, time_s: Floats) -> NDArray[np.int64]:
+    def shown_at(self, time_s: Floats) -> Ints:
         """Number of the last frame that begins at or before each time (N,), forgiving the file's rounding."""
         slack_s = min(ROUNDING_S, float(1 / self.info.fps) / 4)
         return np.maximum(np.searchsorted(self.times_s, time_s + slack_s, side="right") - 1, 0)

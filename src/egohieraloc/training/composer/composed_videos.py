@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from egohieraloc.data.base import Track
+from egohieraloc.inference.encoded import EncodedVideo, store_features
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Predictor
-from egohieraloc.inference.search import EncodedVideo, store_features
 from egohieraloc.localize import Localizer
 from egohieraloc.query import Query
 from egohieraloc.settings import update
@@ -120,14 +120,15 @@ def questions_of(halves: Halves, predictor: Predictor, scratch: Path, *, seed: i
             place = int(order.integers(len(parts) + 1))
             parts.insert(place, packed[side][number])
             folder = scratch / f"question-{side}-{number}"
-            video = store_features(PackedFeatures.cat(parts), folder, fps=FPS)
+            video = store_features(
+                PackedFeatures.cat(parts), folder, canvas=predictor.config.input_size, fps=FPS
+            )
             yield _question(clip, place * len(clip.frames), video)
 
 
 def answer_to(question: Question, localizer: Localizer) -> tuple[Track, float]:
     """The track that is given as the answer, without frames where there is none, and its score."""
-    size = localizer.predictor.config.input_size
-    track = localizer.ask(question.query, question.video, size, size).track
+    track = localizer.ask(question.query, question.video).track
     if not isinstance(track, ResponseTrack):
         return Track.empty(), track.score
     boxes = [p.box.xyxy for p in track.predictions]

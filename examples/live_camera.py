@@ -1,0 +1,33 @@
+"""Ask while a camera runs: frames are pushed as they come, a question is answered at any moment.
+
+    python examples/live_camera.py [SOURCE] [--seconds 60]
+
+SOURCE is whatever OpenCV opens: a number for a webcam, an RTSP address, a file (default: the demo clip).
+"""
+
+import argparse
+import itertools
+
+import cv2
+
+from egohieraloc import Localizer, Query, demo
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("source", nargs="?", default=str(demo.CLIP))
+parser.add_argument("--seconds", type=float, default=60.0)
+options = parser.parse_args()
+
+query = Query.from_image(demo.QUERY, box=demo.load_truth().query_box)
+camera = cv2.VideoCapture(int(options.source) if options.source.isdigit() else options.source)
+localizer = Localizer.from_pretrained()
+
+with localizer.live(fps=5) as live:  # frames that come faster are passed over
+    for number in itertools.count():
+        there, bgr = camera.read()
+        time_s = camera.get(cv2.CAP_PROP_POS_MSEC) / 1000
+        if not there or time_s > options.seconds:
+            break
+        live.add(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), time_s)
+        if number and number % 300 == 0:
+            print(f"{time_s:5.1f} s: {live.ask(query).summary}")
+    print(f"At the end: {live.ask(query).summary}")

@@ -1,0 +1,100 @@
+"""The options of `locate --3d`: where camera poses, depth and scale come from, if not from the video."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from egohieraloc.geometry.depth import read_depth_folder
+from egohieraloc.geometry.reconstruction import read_cameras
+from egohieraloc.geometry.reference import (
+    CameraHeight,
+    PosedImages,
+    Reference,
+    parse_known_length,
+    read_known_positions,
+    read_posed_images,
+)
+from egohieraloc.localize import DepthSource, SpaceSources
+from egohieraloc.models.depth import DepthNetwork
+from egohieraloc.video.folder import Folder
+from egohieraloc.video.reader import Video
+
+Cameras = Annotated[
+    Path | None, typer.Option(help="With --3d: a cameras.json instead of poses from the video.")
+]
+Depth = Annotated[
+    Path | None, typer.Option(help="With --3d: a folder of metric depth maps named by frame number.")
+]
+DepthModel = Annotated[
+    str | None, typer.Option(help="With --3d: a depth network of the hub, by name or folder.")
+]
+Positions = Annotated[
+    Path | None, typer.Option(help="For metres: known camera positions, lines 'name x y z'.")
+]
+Posed = Annotated[
+    Path | None, typer.Option(help="For metres: a folder of five or more images with cameras.json.")
+]
+Length = Annotated[
+    str | None,
+    typer.Option(help="For metres: s,x1,y1,x2,y2,m: at s seconds these two pixels are m apart."),
+]
+Height = Annotated[
+    float | None, typer.Option(help="For metres: how high above the floor the camera is carried.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceOptions:
+    """The options as given."""
+
+    cameras: Path | None
+    depth: Path | None
+    depth_model: str | None
+    positions: Path | None
+    posed_images: Path | None
+    known_length: str | None
+    camera_height: float | None
+
+    def sources(self, video: Video, *, in_3d: bool, device: str | None) -> SpaceSources | None:
+        """What they describe, read and checked before anything is computed; None without --3d."""
+        if not in_3d:
+            if any(getattr(self, option.name) is not None for option in fields(self)):
+                raise typer.BadParameter("Camera poses, depth and what makes them metric need --3d.")
+            return None
+        cameras = read_cameras(self.cameras) if self.cameras else None
+        reference = self._reference(video)
+        if cameras is not None and isinstance(reference, PosedImages):
+            raise typer.BadParameter("--posed-images are registered into a map; --cameras brings none.")
+        return SpaceSources(cameras=cameras, depth=self._depth(video, device), reference=reference)
+
+    def _reference(self, video: Video) -> Reference | None:
+        """What makes the camera path metric: one of the four, or nothing."""
+        given = (self.positions, self.posed_images, self.known_length, self.camera_height)
+        if sum(option is not None for option in given) > 1:
+            raise typer.BadParameter(
+                "Give one of --positions, --posed-images, --known-length and --camera-height: "
+                "each sets the scale."
+            )
+        if self.positions is not None:
+            images = video.backend.images if isinstance(video.backend, Folder) else ()
+            return read_known_positions(self.positions, [image.name for image in images])
+        if self.posed_images is not None:
+            return read_posed_images(self.posed_images)
+        if self.known_length is not None:
+            return parse_known_length(self.known_length)
+        return None if self.camera_height is None else CameraHeight(self.camera_height)
+
+    def _depth(self, video: Video, device: str | None) -> DepthSource | None:
+        if self.depth is not None and self.depth_model is not None:
+            raise typer.BadParameter("Give --depth or --depth-model, not both.")
+        if self.depth is not None:
+            return partial(read_depth_folder, self.depth)
+        if self.depth_model is None:
+            return None
+        network = DepthNetwork.from_pretrained(self.depth_model, device=device or "cpu")
+        return lambda indices: dict(network.predict(video.frames(sorted(indices))))
