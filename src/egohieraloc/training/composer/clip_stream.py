@@ -78,6 +78,11 @@ class Composer:
         self.seed_for(step)
         return self.next_batch(size)
 
+    def cast(self, step: int, size: int) -> Cast:
+        """Which objects the batch of this step shows, and from which sides."""
+        self.seed_for(step)
+        return draw_cast(Dice(self.generator), self.config, self._instances, size)
+
     def seed_for(self, step: int) -> None:
         """Make the next batch that of this step."""
         self.generator.manual_seed(mixed_seed(self._seed, step))

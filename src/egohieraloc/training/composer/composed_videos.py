@@ -160,10 +160,11 @@ def _compose_clips(composer: Composer, count: int) -> Iterator[ComposedClip]:
     for step in range(-(-count // BATCH)):
         batch = composer.batch(step, min(BATCH, count - step * BATCH))
         for number in range(len(batch)):
-            yield _clip(batch, number)
+            yield clip_of(batch, number)
 
 
-def _clip(batch: ClipBatch, number: int) -> ComposedClip:
+def clip_of(batch: ClipBatch, number: int) -> ComposedClip:
+    """One clip of a batch in images."""
     return ComposedClip(
         Query(_image(batch.query[number]), Box(*batch.query_box[number].tolist())),
         tuple(_image(frame) for frame in batch.frames[number]),
