@@ -5,7 +5,8 @@
 DIR holds photos/ and sprites/. The objects are never trained on. Each is seen from another side than in its
 query, small, covered, blurred or beside an object that looks like it, in one clip of a video of 1,000 samples
 (or as many as there are clips for); a third of the objects are absent. Clips are encoded once and joined.
-`--questions 40` is a quick look on a CPU, `--rounds 3` asks three times as many with other clips. Every question is answered; refusal.py says how refusals count.
+`--questions 40` is a quick look on a CPU; `--rounds 3` asks three times as many, about other clips. Every
+question is answered; refusal.py says how refusals count.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ HARD = update(
     | {
         "absent_share": 0.34,
         "near_view_share": 0.0,
-        "far_sides": 0.75,  # with sides all round, up to about 130 degrees
+        "far_sides": 1.0,
         "size_px": (24.0, 200.0),
         "usual_size_px": (30.0, 140.0),
         "occluder_share": 0.35,

@@ -16,7 +16,7 @@ from egohieraloc.errors import ConfigError
 from egohieraloc.files import write_json
 from egohieraloc.models.backbone import load_imagenet
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import load_weights, save_weights
+from egohieraloc.models.weights import find_weights, load_weights, save_weights
 from egohieraloc.settings import override, to_dict, update
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.calibrate import PACK_LIMIT
@@ -40,7 +40,7 @@ class Recipe:
 
     preset: str = "mini"
     start: str = "imagenet"  # the backbone's starting weights: "imagenet", "random", or a file or folder
-    weights: str = ""  # or a weights file of this whole network, to be trained further
+    weights: str = ""  # or weights of this whole network, a file or a shipped name, to be trained further
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     source: Literal["composed", "footage"] = "composed"  # clips made from packs, or Ego4D-VQ and VISOR
@@ -74,7 +74,7 @@ def build_network(recipe: Recipe) -> EgoHieraLocNet:
     torch.manual_seed(recipe.optim.seed)
     network = EgoHieraLocNet(recipe.network)
     if recipe.weights:
-        trained = load_weights(recipe.weights).with_settings(recipe.network)
+        trained = load_weights(find_weights(recipe.weights)).with_settings(recipe.network)
         network.load_state_dict(trained.network.state_dict())
     elif recipe.start != "random":
         load_imagenet(network.backbone, None if recipe.start == "imagenet" else recipe.start)
