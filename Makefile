@@ -2,34 +2,54 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Python compiles what it imports; compiling every file beforehand, torch's too, would take 25 s more.
+INSTALL := $(BIN)/pip install --quiet --no-compile
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all mutants lint docs bench clean
 
 # Installed again only when pyproject.toml changes; the package itself is installed in place.
 $(VENV)/.installed: pyproject.toml
+	@echo "Installing EgoHieraLoc into $(VENV) ..."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -e ".[dev]"
+	$(INSTALL) --editable .
 	touch $@
 
-# One file of tests a core at a time, one thread each.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "Installing the tools of tests and lint into $(VENV) ..."
+	$(INSTALL) --editable ".[dev]"
+	touch $@
 
-test: $(VENV)/.installed
-	$(PYTEST)
-
-test-all: $(VENV)/.installed
-	$(PYTEST) -m "slow or not slow" --timeout=3600
-
-lint: $(VENV)/.installed
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+$(VENV)/.installed-docs: $(VENV)/.installed
+	@echo "Installing the tools of the documentation into $(VENV) ..."
+	$(INSTALL) --editable ".[docs]"
+	touch $@
 
 demo: $(VENV)/.installed
 	$(BIN)/egohieraloc demo
 
-bench: $(VENV)/.installed
+# One file of tests a core at a time, one thread each.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+test: $(VENV)/.installed-dev
+	$(PYTEST)
+
+test-all: $(VENV)/.installed-dev
+	$(PYTEST) -m "slow or not slow" --timeout=3600
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Faults put into copies of the code, one at a time: the tests must notice each.
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python tools/mutants.py --jobs 2
+
+bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/speed.py
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

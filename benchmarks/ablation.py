@@ -1,12 +1,12 @@
-"""What each part is worth: networks trained without it, and one network asked in other ways.
+"""Ablations: networks trained without a part, and one network with other settings at inference.
 
     python benchmarks/ablation.py --data DIR --model full=FILE [--model without-z=FILE] [--row top-k-1]
 
-The questions are those of `synthetic_heldout.py`. Every answer is given (threshold 0), because networks
-that were trained for a short time are not calibrated; `apart` is the share of pairs of a present and an
-absent object in which the present one has the higher score. Rows are names of `egohieraloc ablations` that
-need no weights of their own; they ask the first model. `--quality FILE` keeps the quality of the query masks
-as a table, `--json FILE` what was found so far; `--rounds 4` asks four sets of questions.
+The queries are those of `synthetic_heldout.py`. The threshold is 0, because networks trained for a short time
+are not calibrated; `apart` is the share of pairs of a present and an absent object in which the present one
+has the higher score. Rows are names of `egohieraloc ablations` that need no weights of their own; they use
+the first model. `--quality FILE` writes a table of the quality of the query masks, `--json FILE` the results
+so far; `--rounds 4` uses four sets of queries.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from egohieraloc.files import write_json
 from egohieraloc.inference.predict import choose_device
 from egohieraloc.localize import Localizer, LocalizerConfig, with_settings
 from egohieraloc.models.weights import Calibration, Weights, load_weights
-from egohieraloc.training.composer.composed_videos import compose_halves, questions_of
+from egohieraloc.training.composer.composed_videos import compose_halves, queries_of
 from egohieraloc.training.composer.packs import read_packs
 from figures import Outcome, figures, outcome
 
 
 @dataclass
 class Row:
-    """One way of asking, and what came of it."""
+    """A localizer and its results."""
 
     localizer: Localizer
     outcomes: list[Outcome] = field(default_factory=list)
@@ -50,10 +50,10 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", action="append", required=True, metavar="NAME=FILE")
-    parser.add_argument("--row", action="append", default=[], help="another way to ask the first model")
+    parser.add_argument("--row", action="append", default=[], help="an ablation of the first model")
     parser.add_argument("--device")
     parser.add_argument("--clips", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=1, help="sets of `--clips` questions")
+    parser.add_argument("--rounds", type=int, default=1, help="sets of `--clips` queries")
     parser.add_argument("--quality", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -71,21 +71,20 @@ def main() -> None:
                 rows[other] = Row(localizer(weights, settings, options.device, scratch))
             predictor = rows[name].localizer.predictor
             qualities = []
-            questions = (
-                questions_of(halves, predictor, Path(scratch), seed=seed)
-                for seed, halves in enumerate(rounds)
+            queries = (
+                queries_of(halves, predictor, Path(scratch), seed=seed) for seed, halves in enumerate(rounds)
             )
-            for question in itertools.chain.from_iterable(questions):
+            for query in itertools.chain.from_iterable(queries):
                 for row in rows.values():
                     started = time.perf_counter()
-                    answered = row.localizer.ask(question.query, question.video)
+                    answered = row.localizer.ask(query.query, query.video)
                     row.seconds += time.perf_counter() - started
-                    row.samples += len(question.video.time_s)
-                    row.outcomes.append(outcome("", question.truth, answered))
+                    row.samples += len(query.video.time_s)
+                    row.outcomes.append(outcome("", query.truth, answered))
                 if options.quality and number == 0:
-                    qualities.append(predictor.prepare(question.query).mask.quality)
-                for asked in Path(scratch).glob("question-*"):
-                    shutil.rmtree(asked)
+                    qualities.append(predictor.prepare(query.query).mask.quality)
+                for used in Path(scratch).glob("query-*"):
+                    shutil.rmtree(used)
             for label, row in rows.items():
                 found[label] = row_figures(row)
                 print_row(label, found[label], first=len(found) == 1)
@@ -101,17 +100,17 @@ def localizer(weights: Weights, words: Sequence[str], device: str | None, cache:
 
 
 def row_figures(row: Row) -> dict[str, float]:
-    all_of_it = figures(row.outcomes)
+    overall = figures(row.outcomes)
     present = [o for o in row.outcomes if len(o.truth)]
     absent = np.array([o.score for o in row.outcomes if not len(o.truth)])
-    own = np.array([o.score for o in present])
+    scores = np.array([o.score for o in present])
     return {
         "present": len(present),
-        "success": all_of_it.success,
-        "stap25": all_of_it.stap25,
-        "recovery": all_of_it.recovery,
+        "success": overall.success,
+        "stap25": overall.stap25,
+        "recovery": overall.recovery,
         "hard_failures": float(100 * np.mean([overlap(o.truth, o.answer)[1] == 0 for o in present])),
-        "apart": float(100 * np.mean(own[:, None] > absent)) if len(absent) else 100.0,
+        "apart": float(100 * np.mean(scores[:, None] > absent)) if len(absent) else 100.0,
         "samples_per_second": row.samples / row.seconds,
     }
 
@@ -123,7 +122,7 @@ def print_row(name: str, values: dict[str, float], *, first: bool) -> None:
 
 
 def write_table(path: Path, qualities: list[float]) -> None:
-    """Ten classes of the mask's own quality and how many queries fall into each."""
+    """A histogram of the estimated mask quality, in ten bins."""
     counts, edges = np.histogram(qualities, bins=10, range=(0, 1))
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

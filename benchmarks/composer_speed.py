@@ -1,6 +1,6 @@
 """Frames composed per second: `python benchmarks/composer_speed.py DATA [--device cuda] [--batch 64]`.
 
-DATA is the folder with photos/ and sprites/. On a GPU the times are the device's own.
+DATA is the folder with photos/ and sprites/. On a GPU, times are also measured by device events.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Callable
 import torch
 
 from egohieraloc.training.batches import ClipBatch
-from egohieraloc.training.composer.clip_stream import Composer
-from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.clip_composer import ClipComposer
+from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.packs import read_packs
-from egohieraloc.training.replay import ReplayedComposer
+from egohieraloc.training.cuda_graph import GraphedComposer
 
 
 def device_ms(make: Callable[[int], ClipBatch], step: int) -> float:
-    """Time of one batch on the device, which is waited for before and after."""
+    """Time of one batch on the device, synchronised before and after."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
     start.record()
@@ -31,7 +31,7 @@ def device_ms(make: Callable[[int], ClipBatch], step: int) -> float:
 
 
 def stream_ms(make: Callable[[int], ClipBatch], steps: int) -> float:
-    """Time per batch when many are asked for in a row."""
+    """Time per batch when many are composed in a row."""
     began = time.perf_counter()
     for step in range(steps):
         make(step)
@@ -46,20 +46,20 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--limit", type=int, help="read at most so many photos and objects")
+    parser.add_argument("--limit", type=int, help="largest number of photos and of objects to read")
     options = parser.parse_args()
 
     config = ComposerConfig()
     began = time.perf_counter()
     packs = read_packs(options.data, limit=options.limit)
     read = time.perf_counter()
-    composer = Composer(packs, config, options.device, seed=0)
+    composer = ClipComposer(packs, config, options.device, seed=0)
     print(f"packs read in {read - began:.1f} s, composer ready in {time.perf_counter() - read:.1f} s")
     makers: dict[str, Callable[[int], ClipBatch]] = {
-        "composed": lambda step: composer.batch(step, options.batch)
+        "plain": lambda step: composer.batch(step, options.batch)
     }
     if options.device.startswith("cuda"):
-        makers["replayed"] = ReplayedComposer(composer, options.batch).batch
+        makers["CUDA graph"] = GraphedComposer(composer, options.batch).batch
     frames = options.batch * config.clip_frames
     for name, make in makers.items():
         make(0)
@@ -69,7 +69,7 @@ def main() -> None:
             spent = statistics.median(device_ms(make, step) for step in range(options.steps))
             print(f"{name}: {spent:.1f} ms between device events, {frames / spent * 1000:.0f} frames/s")
     if options.device.startswith("cuda"):
-        print(f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of device memory at most")
+        print(f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of device memory at peak")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from egohieraloc.types import NotFound, ResponseTrack
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """One question, its true answer and the given one; a track without frames says: it is not there."""
+    """One query, its ground truth and the answer; a track without frames means that the object is absent."""
 
     name: str
     truth: Track
@@ -26,7 +26,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Figures:
-    """What is measured over all questions. AP in [0, 1], the others in percent."""
+    """Measures over all queries. AP in [0, 1], the others in percent."""
 
     present: int
     absent: int
@@ -66,7 +66,7 @@ def track_of(answer: ResponseTrack) -> Track:
 
 
 def figures(outcomes: Sequence[Outcome]) -> Figures:
-    """Present queries are measured as VQ2D does; absent ones only by whether they are refused."""
+    """Queries of present objects are measured as in VQ2D; absent ones only by whether they are rejected."""
     present = [o for o in outcomes if len(o.truth)]
     absent = [o for o in outcomes if not len(o.truth)]
     overlaps = measure((o.truth, o.answer, o.score if len(o.answer) else 0.0) for o in present)
@@ -98,7 +98,7 @@ def print_table(rows: dict[str, Figures]) -> None:
 
 
 def print_outcomes(outcomes: Sequence[Outcome]) -> None:
-    """What became of each query."""
+    """A line per query."""
     print(
         f"\n{'query':34}{'true':>10}{'answer':>10}{'tIoU':>7}{'stIoU':>7}{'found':>10}{'score':>7}{'peak':>7}"
     )

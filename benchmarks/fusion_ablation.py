@@ -19,7 +19,7 @@ from scipy.spatial.transform import Rotation
 
 from egohieraloc.config import FusionConfig
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.gsjc import View, fuse
+from egohieraloc.geometry.gsjc import ObjectView, fuse
 from egohieraloc.types import Floats
 
 CAMERA = Camera("PINHOLE", 640, 480, (500.0, 500.0, 320.0, 240.0))
@@ -85,7 +85,9 @@ def run(noise: dict[str, float], trials: int) -> dict[str, Floats]:
     return {name: np.array(values) for name, values in errors.items()}
 
 
-def make_views(generator: np.random.Generator, noise: dict[str, float]) -> tuple[list[View], Floats, float]:
+def make_views(
+    generator: np.random.Generator, noise: dict[str, float]
+) -> tuple[list[ObjectView], Floats, float]:
     distance, spread = generator.uniform(1, 4), np.radians(generator.uniform(5, 60))
     instance = generator.uniform(-3, 3, 3)
     diagonal = 500 * generator.uniform(0.1, 0.4) / distance
@@ -108,7 +110,7 @@ def make_views(generator: np.random.Generator, noise: dict[str, float]) -> tuple
             semantic = generator.uniform(0.3, 0.9)
         variance = (noise["depth_share"] * depth_scale * generator.lognormal(0, 0.3) + 0.01) ** 2
         views.append(
-            View(
+            ObjectView(
                 frame_index=i,
                 camera=CAMERA,
                 pose=shaken(pose, noise["pose_deg"], generator),

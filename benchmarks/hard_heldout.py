@@ -32,11 +32,11 @@ from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.store import CHUNK, FeatureStore
 from egohieraloc.localize import Localizer
 from egohieraloc.settings import update
-from egohieraloc.training.composer.clip_stream import Composer
+from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.composed_videos import AS_VIDEO, FPS, ComposedClip, clip_of, halved
-from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.packs import Packs, read_packs
-from egohieraloc.training.composer.staging import Cast
+from egohieraloc.training.composer.scene_sampling import ChosenObjects
 from egohieraloc.types import SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.letterbox import Letterbox
 from figures import Outcome, outcome, print_outcomes
@@ -174,14 +174,14 @@ def compose(
     packs: Packs, config: ComposerConfig, device: torch.device, count: int, *, seed: int
 ) -> Iterator[HardClip]:
     """Clips of one kind. What hides an object is known by composing the clip again with nothing in front."""
-    composer = Composer(packs, config, device, seed)
-    bare = Composer(packs, update(config, NOTHING_IN_FRONT), device, seed)
+    composer = ClipComposer(packs, config, device, seed)
+    bare = ClipComposer(packs, update(config, NOTHING_IN_FRONT), device, seed)
     blurred, rival = config.motion_blur_share > 0, config.rival_share > 0
     for step in range(-(-count // BATCH)):
         size = min(BATCH, count - step * BATCH)
-        batch, cast = composer.batch(step, size), composer.cast(step, size)
+        batch, objects = composer.batch(step, size), composer.chosen_objects(step, size)
         whole = bare.batch(step, size).masks.sum((2, 3))
-        angles = view_angles(packs, cast)
+        angles = view_angles(packs, objects)
         for number in range(size):
             clip = clip_of(batch, number)
             seen = clip.presence
@@ -194,15 +194,15 @@ def compose(
                 blurred=blurred,
                 rival=rival,
             )
-            yield HardClip(clip, difficulty, bool(cast.absent[number]))
+            yield HardClip(clip, difficulty, bool(objects.absent[number]))
 
 
-def view_angles(packs: Packs, cast: Cast) -> NDArray[np.float64]:
+def view_angles(packs: Packs, objects: ChosenObjects) -> NDArray[np.float64]:
     """Degrees (B, T) between the query's view of a scanned object and those of the frames."""
-    directions = packs.sprite_direction[cast.target.cpu()].double()  # (B, V, 3)
+    directions = packs.sprite_direction[objects.target.cpu()].double()  # (B, V, 3)
     rows = torch.arange(len(directions))
-    query = directions[rows, cast.query_view.cpu()]
-    frames = directions[rows[:, None], cast.views.cpu()]
+    query = directions[rows, objects.query_view.cpu()]
+    frames = directions[rows[:, None], objects.views.cpu()]
     cosine = torch.einsum("bc,btc->bt", query, frames).clamp(-1, 1)
     return torch.rad2deg(cosine.acos()).numpy()
 

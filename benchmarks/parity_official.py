@@ -1,4 +1,4 @@
-"""Our measures beside the benchmarks' own code, on the same random tracks.
+"""Our measures against the benchmarks' own code, on the same random tracks.
 
     python benchmarks/parity_official.py --official DIR
 
@@ -76,7 +76,7 @@ def compare_vq2d(folder: Path, random: np.random.Generator, count: int) -> float
 
     queries = random_queries(random, count)
     crops = [structures.BBox(0, 0, 0, 10, 10)] * count
-    with contextlib.redirect_stdout(io.StringIO()):  # it says so of every empty track
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints a line for every empty track
         theirs = metrics.compute_visual_query_metrics(
             [[track(answer, score)] for _, answer, score in queries],
             [track(truth, None) for truth, _, _ in queries],
@@ -116,7 +116,7 @@ def compare_egotracks(folder: Path, random: np.random.Generator, count: int) -> 
     with contextlib.redirect_stderr(io.StringIO()):
         curves = official.compute_precision_and_recall(scores, boxes, truths)
     f_score, precision, recall = official.compute_f_score(*curves)
-    ours = egotracks.report(queries, answers, lengths)
+    ours = egotracks.report_egotracks(queries, answers, lengths)
     return worst_of(
         {
             "F": (ours.by_sequence.f_score, f_score),
@@ -151,7 +151,7 @@ def compare_trek150(folder: Path, random: np.random.Generator, count: int) -> fl
         worst = 0.0
         for protocol in PROTOCOLS:
             boxes = trek150.read_trek150_predictions(results / "ours", sequences, protocol)
-            ours = trek150.report(sequences, protocol, boxes).overall
+            ours = trek150.report_trek150(sequences, protocol, boxes).overall
             with contextlib.redirect_stdout(io.StringIO()):
                 theirs = getattr(experiment, f"report_{protocol}")(["ours"])["ours"]["overall"]
             pairs = {
@@ -164,7 +164,7 @@ def compare_trek150(folder: Path, random: np.random.Generator, count: int) -> fl
 
 
 class TrekDataset:
-    """What the toolkit's report wants of its dataset."""
+    """What the toolkit's report needs of its dataset."""
 
     def __init__(self, names: list[str], truths: list[Any]) -> None:
         self.seq_names, self.truths = names, truths

@@ -23,7 +23,7 @@ from egohieraloc import Localizer, Query, Video
 from egohieraloc.config import FusionConfig, PlaceConfig, SfmConfig
 from egohieraloc.geometry.align import align_to_positions, fit_sim3
 from egohieraloc.geometry.depth import read_depth_folder
-from egohieraloc.geometry.gsjc import View, fuse
+from egohieraloc.geometry.gsjc import ObjectView, fuse
 from egohieraloc.geometry.lift import lift, object_points
 from egohieraloc.geometry.place import last_appearance, place
 from egohieraloc.geometry.reconstruction import Reconstruction
@@ -44,7 +44,7 @@ HALF_PIXEL = 0.5  # its pixel centres are at integers, ours at halves
 FACTORS = ("semantic_average", "semantic_threshold", "semantic_maximum", "depth", "reprojection", "baseline")
 UNWEIGHTED = dict.fromkeys(FACTORS, False)
 
-Rule = Callable[[Sequence[View]], Floats | None]
+Rule = Callable[[Sequence[ObjectView]], Floats | None]
 Track = tuple[FramePrediction, ...]
 
 
@@ -75,10 +75,10 @@ def main() -> None:
 def poses(data: Path, cache: Path) -> Reconstruction | NotLocalized:
     started, stages = time.perf_counter(), {}
 
-    def progress(stage: str, share: float) -> None:
+    def progress(stage: str, done: int, total: int) -> None:
         stages.setdefault(stage, time.perf_counter() - started)
 
-    found = reconstruct(frames(data), cache=cache, key="hololens", config=SfmConfig(), progress=progress)
+    found = reconstruct(frames(data), cache / "hololens.npz", config=SfmConfig(), progress=progress)
     total = time.perf_counter() - started
     begun = " ".join(f"{stage} from {at:.0f} s," for stage, at in stages.items())
     print(f"structure from motion: {begun} {total:.1f} s in all")
@@ -157,16 +157,16 @@ def given_track(instance: dict) -> Track:
 
 
 def own_tracks(objects: list[dict], data: Path, localizer: Localizer) -> list[Track]:
-    """Our answers, asked with the box of an earlier frame of the walk."""
+    """Our own answers to queries from an earlier frame of the walk."""
     video, tracks = Video.open(data / "rgb", folder_fps=FRAMES_PER_S), []
     for instance in objects:
-        asked = instance["query"]
-        query = Query.from_frame(video, index=asked["frame"], box=our_box(asked["box"]))
+        shown_at = instance["query"]
+        query = Query.from_frame(video, index=shown_at["frame"], box=our_box(shown_at["box"]))
         track = localizer.locate(query, video).track
         found = track.predictions if isinstance(track, ResponseTrack) else ()
         inside = [shown(instance, prediction.frame_index) for prediction in found]
         span = f"{found[0].frame_index} to {found[-1].frame_index}" if found else "nowhere"
-        print(f"{instance['id']}: seen in frames {span}, {sum(inside)} of {len(inside)} truly show it")
+        print(f"{instance['id']}: seen in frames {span}, {sum(inside)} of {len(inside)} show it")
         tracks.append(tuple(found))
     return tracks
 
@@ -181,7 +181,7 @@ def our_box(box: Sequence[float]) -> Box:
 
 def views_of(
     track: Sequence[FramePrediction], metric: Reconstruction, depth: dict[int, DepthMap], config: PlaceConfig
-) -> list[View]:
+) -> list[ObjectView]:
     track = last_appearance(track)
     points = object_points(track, metric, config)
     return [
@@ -192,19 +192,19 @@ def views_of(
 
 
 def fused(config: FusionConfig) -> Rule:
-    def rule(views: Sequence[View]) -> Floats | None:
+    def rule(views: Sequence[ObjectView]) -> Floats | None:
         answer = fuse(views, config)
         return None if answer is None else answer.point_world
 
     return rule
 
 
-def last_view(views: Sequence[View]) -> Floats | None:
+def last_view(views: Sequence[ObjectView]) -> Floats | None:
     with_depth = [view for view in views if view.depth is not None]
     return with_depth[-1].point_world if with_depth else None
 
 
-def without_depth(view: View) -> View:
+def without_depth(view: ObjectView) -> ObjectView:
     return replace(view, depth=None)
 
 

@@ -16,8 +16,8 @@ import av
 
 from egohieraloc import Localizer, LocalizerConfig, Query, Video, demo
 from egohieraloc.geometry.place import place
-from egohieraloc.inference.search import no_progress
 from egohieraloc.poses import camera_poses
+from egohieraloc.progress import no_progress
 from egohieraloc.settings import override
 from egohieraloc.types import NotLocalized, ResponseTrack
 

@@ -1,10 +1,11 @@
-"""Which number says best that a sample shows the object? Composed questions, samples scored in several ways.
+"""Which score tells best whether a sample shows the object? Several, compared on composed queries.
 
     python benchmarks/sample_scores.py --data DIR [--model FILE|NAME] [--rounds 4]
 
-The objects are those that `egohieraloc calibrate` uses. Each way but the paper's gets its logistic line from
-the other rounds. `success` counts every answer; `refusing` those that score higher than 80 % of the absent
-objects; `apart` is the share of pairs of a right answer and an absent object whose answer scores higher.
+The objects are those that `egohieraloc calibrate` uses. Every score but the paper's is calibrated by logistic
+regression on the other rounds. `success` counts all answers; `rejecting` those with a score above 80 % of the
+absent objects'; `apart` is the share of pairs of a correct answer and an absent object in which the correct
+answer has the higher score.
 """
 
 from __future__ import annotations
@@ -23,27 +24,28 @@ from scipy.special import expit
 from egohieraloc.config import TemporalConfig
 from egohieraloc.data.base import Track
 from egohieraloc.evaluation.vq2d import SUCCESS_THRESHOLD, overlap
-from egohieraloc.inference.search import coarse_scores
+from egohieraloc.inference.search import QuerySearch
 from egohieraloc.inference.temporal import choose_interval
 from egohieraloc.localize import Localizer
+from egohieraloc.models.ram import cell_score, mask_confidence
 from egohieraloc.training.calibrate import PACK_LIMIT, logistic
-from egohieraloc.training.composer.composed_videos import Question, compose_questions
+from egohieraloc.training.composer.composed_videos import ComposedQuery, compose_queries
 from egohieraloc.training.composer.packs import read_packs
 from egohieraloc.types import Floats
 
-REFUSED_SHARE = 0.8
+REJECTED_SHARE = 0.8
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """What is known of the N samples of a question."""
+    """Boxes and scores of the N samples of a query's video."""
 
     truth: Track
-    boxes: Floats  # (N, 4) given ones
+    boxes: Floats  # (N, 4) predicted
     presence: Floats  # (N,) logits of the presence head
-    mask: Floats  # (N,) the paper's confidence of the mask
+    mask: Floats  # (N,) the paper's confidence, from the mask
     similarity: Floats  # (N,) logits from descriptors alone
-    cell: Floats  # (N,) logits of the surest cell
+    cell: Floats  # (N,) logits of the highest cell
 
     @property
     def shown(self) -> NDArray[np.bool_]:
@@ -74,32 +76,40 @@ def main() -> None:
     rounds: list[list[Samples]] = []
     for number in range(1, options.rounds + 1):
         with tempfile.TemporaryDirectory() as scratch:
-            localizer = Localizer.from_pretrained(options.model, cache=Path(scratch))
-            asked = compose_questions(
+            settings = ["network.ram.score=presence"]
+            localizer = Localizer.from_pretrained(options.model, settings=settings, cache=Path(scratch))
+            queries = compose_queries(
                 packs, localizer.predictor, Path(scratch), clips=options.clips, seed=number
             )
-            rounds.append([look(localizer, question) for question in asked])
+            rounds.append([score_samples(localizer, query) for query in queries])
     count = sum(len(s.truth) > 0 for part in rounds for s in part)
     print(f"{count} present and {sum(map(len, rounds)) - count} absent objects")
-    print(f"{'':18}{'success':>10}{'refusing':>10}{'apart':>10}")
-    for name, way in LITERAL.items():
-        report(name, [(s, way(s)) for part in rounds for s in part])
-    for name, way in FITTED.items():
+    print(f"{'':18}{'success':>10}{'rejecting':>10}{'apart':>10}")
+    for name, score in LITERAL.items():
+        report(name, [(s, score(s)) for part in rounds for s in part])
+    for name, score in FITTED.items():
         scored = []
         for number, part in enumerate(rounds):
             others = [s for k, other in enumerate(rounds) if k != number for s in other]
             slope, offset = logistic(
-                np.concatenate([way(s) for s in others]),
+                np.concatenate([score(s) for s in others]),
                 np.concatenate([s.shown for s in others]).astype(np.float64),
             )
-            scored += [(s, expit(slope * way(s) + offset)) for s in part]
+            scored += [(s, expit(slope * score(s) + offset)) for s in part]
         report(name, scored)
 
 
-def look(localizer: Localizer, question: Question) -> Samples:
+def score_samples(localizer: Localizer, query: ComposedQuery) -> Samples:
     """Decode every sample."""
-    predictor, video = localizer.predictor, question.video
-    prepared = predictor.prepare(question.query)
+    predictor, video = localizer.predictor, query.video
+    prepared = predictor.prepare(query.query)
+    search = QuerySearch(
+        query=prepared,
+        video=video,
+        predictor=predictor,
+        config=localizer.config.search,
+        temporal=localizer.config.temporal,
+    )
     state, boxes, presence, mask, cell = predictor.start(prepared), [], [], [], []
     for packed in video.take(0, len(video.time_s) - 1):
         for start in range(0, len(packed), 8):
@@ -107,30 +117,21 @@ def look(localizer: Localizer, question: Question) -> Samples:
             output, after = predictor.match(prepared, part, state)
             boxes += [d.box.xyxy for d in predictor.decode(prepared, part, state)[0]]
             state = after
-            presence.append(output.ram.presence_logit.float())
-            cell.append(output.ram.cell_logits.float().amax((1, 2)))
-            mask += [confidence(m) for m in torch.sigmoid(output.ram.mask_logits.float()).cpu().numpy()]
+            presence.append(output.ram.score_logit)
+            cell.append(cell_score(output.ram.cell_logits))
+            mask.append(mask_confidence(output.ram.mask_logits.float().sigmoid()))
     return Samples(
-        question.truth,
+        query.truth,
         np.array(boxes),
         torch.cat(presence).double().cpu().numpy(),
-        np.array(mask),
-        coarse_scores(predictor, prepared, video),
+        torch.cat(mask).double().cpu().numpy(),
+        search.coarse_scores(),
         torch.cat(cell).double().cpu().numpy(),
     )
 
 
-def confidence(mask: NDArray[np.float32]) -> float:
-    """The paper's: mean of P_ave, P_thr and P_max; the mask begins at 0.3, else the first two are one."""
-    inside = mask[mask > 0.3]
-    sure = inside[inside > 0.5]
-    if not inside.size:
-        return 0.0
-    return float(inside.mean() + (sure.mean() if sure.size else 0.0) + inside.max()) / 3
-
-
 def report(name: str, scored: list[tuple[Samples, Floats]]) -> None:
-    """One row, by the default temporal rule."""
+    """Print one row, with the default temporal rule."""
     absent, answers = [], []
     for samples, scores in scored:
         chosen = choose_interval(scores, np.arange(len(scores)) / 5, TemporalConfig()).chosen
@@ -140,14 +141,14 @@ def report(name: str, scored: list[tuple[Samples, Floats]]) -> None:
             absent.append(peak)
             continue
         frames = np.arange(first, last + 1)
-        given = Track.from_boxes(frames.tolist(), [tuple(b) for b in samples.boxes[first : last + 1]])
-        answers.append((overlap(samples.truth, given)[1] >= SUCCESS_THRESHOLD, peak))
-    right = np.array([peak for is_right, peak in answers if is_right])
-    bar = np.sort(absent)[int(np.ceil(REFUSED_SHARE * len(absent))) - 1]
-    apart = np.mean(right[:, None] > np.array(absent))
+        answer = Track.from_boxes(frames.tolist(), [tuple(b) for b in samples.boxes[first : last + 1]])
+        answers.append((overlap(samples.truth, answer)[1] >= SUCCESS_THRESHOLD, peak))
+    correct = np.array([peak for is_correct, peak in answers if is_correct])
+    bar = np.sort(absent)[int(np.ceil(REJECTED_SHARE * len(absent))) - 1]
+    apart = np.mean(correct[:, None] > np.array(absent))
     print(
-        f"{name:18}{100 * len(right) / len(answers):10.1f}{100 * (right > bar).sum() / len(answers):10.1f}"
-        f"{100 * apart:10.1f}"
+        f"{name:18}{100 * len(correct) / len(answers):10.1f}"
+        f"{100 * (correct > bar).sum() / len(answers):10.1f}{100 * apart:10.1f}"
     )
 
 

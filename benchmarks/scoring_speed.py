@@ -70,7 +70,7 @@ def main() -> None:
         queries = [query for clip in read_vq2d(annotations) for query in clip.queries]
         answers = read_vq2d_predictions(predictions, queries)
         middle = time.perf_counter()
-        found = vq2d.report(queries, answers)
+        found = vq2d.report_vq2d(queries, answers)
         end = time.perf_counter()
     print(f"{options.queries} queries of {options.boxes} boxes: success {found.own_score.success:.2f} %")
     print(f"read {middle - begin:.2f} s, score {end - middle:.2f} s (limit {LIMIT_S:.0f} s)")

@@ -1,11 +1,11 @@
-"""Ask about composed videos that show scanned objects never used in training.
+"""Accuracy on composed videos of scanned objects that were never used in training.
 
     python benchmarks/synthetic_heldout.py --data DIR [--model FILE|NAME] [--rounds 8] [--json FILE]
 
-DIR holds photos/ and sprites/. The video of a question is its own clip among all clips of the other half of
-the objects and photos: by default 21 clips of 6 frames. About a third of the objects are absent. Each round
-composes 40 other clips.
-`--trained 130` asks about so many objects of the training set instead: is it the new objects that are hard?
+DIR holds photos/ and sprites/. The video of a query is its own clip among all clips of the other half of the
+objects and photos: by default 21 clips of 6 frames. About a third of the objects are absent. Each round
+composes 40 new clips. `--trained 130` uses that many objects of the training set instead, to see whether
+unseen objects are harder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from egohieraloc.evaluation.vq2d import SUCCESS_THRESHOLD, overlap
 from egohieraloc.files import write_json
 from egohieraloc.localize import Localizer
-from egohieraloc.training.composer.composed_videos import Question, compose_questions
+from egohieraloc.training.composer.composed_videos import ComposedQuery, compose_queries
 from egohieraloc.training.composer.packs import read_packs
 from egohieraloc.types import ResponseTrack
 from figures import figures, outcome, print_outcomes, print_table
@@ -34,11 +34,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", default="mini")
     parser.add_argument("--device")
-    parser.add_argument("--set", dest="settings", action="append", default=[], help="as of `locate`")
+    parser.add_argument("--set", dest="settings", action="append", default=[], help="as for `locate`")
     parser.add_argument("--clips", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--trained", type=int, metavar="N", help="ask about N training objects instead")
-    parser.add_argument("--queries", action="store_true", help="print what became of each query")
+    parser.add_argument("--trained", type=int, metavar="N", help="use N training objects instead")
+    parser.add_argument("--queries", action="store_true", help="print the outcome of each query")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     packs = read_packs(options.data, split="heldout")
@@ -52,17 +52,17 @@ def main() -> None:
             localizer = Localizer.from_pretrained(
                 options.model, device=options.device, settings=options.settings, cache=Path(scratch)
             )
-            for question in compose_questions(
+            for query in compose_queries(
                 packs, localizer.predictor, Path(scratch), clips=options.clips, seed=number
             ):
                 started = time.perf_counter()
-                answered = localizer.ask(question.query, question.video)
+                answered = localizer.ask(query.query, query.video)
                 seconds += time.perf_counter() - started
-                outcomes.append(outcome(f"clip {len(outcomes)}", question.truth, answered))
-                if overlap(question.truth, outcomes[-1].answer)[1] >= SUCCESS_THRESHOLD:
-                    mask_ious += found_mask_ious(question, answered.track)
+                outcomes.append(outcome(f"clip {len(outcomes)}", query.truth, answered))
+                if overlap(query.truth, outcomes[-1].answer)[1] >= SUCCESS_THRESHOLD:
+                    mask_ious += found_mask_ious(query, answered.track)
     row = figures(outcomes)
-    print(f"asking: {seconds / len(outcomes):.2f} s each")
+    print(f"{seconds / len(outcomes):.2f} s per query")
     print_table({"egohieraloc": row})
     print(f"{'mask IoU':20}{np.mean(mask_ious):20.3f}   over {len(mask_ious)} found frames")
     if options.queries:
@@ -71,11 +71,11 @@ def main() -> None:
         write_json(options.json, asdict(row) | {"mask_iou": float(np.mean(mask_ious))})
 
 
-def found_mask_ious(question: Question, answer: ResponseTrack) -> list[float]:
-    """Mask IoU on each true frame that the answer has too."""
+def found_mask_ious(query: ComposedQuery, answer: ResponseTrack) -> list[float]:
+    """Mask IoU in each frame of the true track that the answer also has."""
     given = {p.sample: p.mask for p in answer.predictions}
     ious = []
-    for frame, truth in zip(question.truth.frames, question.masks, strict=True):
+    for frame, truth in zip(query.truth.frames, query.masks, strict=True):
         mask = given.get(int(frame))
         if mask is not None and truth.any():
             ious.append(float((mask & truth).sum() / (mask | truth).sum()))

@@ -1,8 +1,8 @@
-"""Frames a second of the composer alone, of the network alone (forward, backward, step) and of both together.
+"""Training speed in frames per second: composer alone, network alone (forward, backward, step), and both.
 
     python benchmarks/train_speed.py --data DIR [--preset mini] [--batch 64] [--set optim.compile=true]
 
-Timings are medians of three blocks of steps; `--profile` prints the costliest kernels.
+Times are medians of three blocks of steps; `--profile` prints the most expensive kernels.
 """
 
 from __future__ import annotations
@@ -17,23 +17,17 @@ import torch
 
 from egohieraloc.config import preset
 from egohieraloc.settings import override
-from egohieraloc.training.composer.clip_stream import Composer
+from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.packs import read_packs
-from egohieraloc.training.loop import (
-    ClipObjective,
-    build_optimizer,
-    freeze_norms,
-    freeze_parameters,
-    join_processes,
-    train_step,
-)
+from egohieraloc.training.loop import ClipObjective, join_processes, train_step
+from egohieraloc.training.optim import build_optimizer, freeze_norms, freeze_parameters
 from egohieraloc.training.recipe import Recipe, build_network, clip_source
 
 BLOCKS = 3
 
 
 def seconds(run: Callable[[int], object], *, steps: int, warmup: int) -> float:
-    """Of one step, when steps follow one another as in training: the median of blocks of steps."""
+    """Time of one step when steps follow one another, as in training: the median over blocks of steps."""
     wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     for step in range(warmup):
         run(step)
@@ -65,7 +59,7 @@ def main() -> None:
     start = time.perf_counter()
     packs = read_packs(arguments.data, limit=arguments.limit, workers=16)
     print(f"packs read in {time.perf_counter() - start:.1f} s", flush=True)
-    composer = Composer(packs, recipe.sized_composer, device, 0)
+    composer = ClipComposer(packs, recipe.sized_composer, device, 0)
     network = build_network(recipe).to(device, memory_format=torch.channels_last).train()
     freeze_norms(network, recipe.optim.freeze_norm)
     freeze_parameters(network, recipe.optim)
@@ -91,7 +85,7 @@ def main() -> None:
     }
     for name, run in runs.items():
         cost = seconds(run, steps=arguments.steps, warmup=5)
-        print(f"{name:9s} {1000 * cost:8.1f} ms a step  {frames / cost:8.0f} frames/s", flush=True)
+        print(f"{name:9s} {1000 * cost:8.1f} ms per step  {frames / cost:8.0f} frames/s", flush=True)
     if torch.cuda.is_available():
         print(f"peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
     if arguments.profile:

@@ -1,4 +1,4 @@
-"""Ego4D-VQ and VISOR in small: files of the data sets' own shape about rendered clips of coloured squares."""
+"""Small Ego4D-VQ and VISOR data sets: files in their formats, with rendered clips of coloured squares."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy as np
 from egohieraloc.query import Query
 from egohieraloc.types import Mask
 
-WIDTH, HEIGHT = 384, 216  # of the Ego4D annotation; the clips are half as large
+WIDTH, HEIGHT = 384, 216  # of the Ego4D annotation; the clips have half the size
 FRAMES, QUERY_FRAME, SIDE = 24, 22, 64
 RED, GREEN, BLUE = (220, 40, 40), (40, 200, 60), (60, 60, 230)
 OBJECTS = {"1": ("red square", RED, range(4, 10)), "2": ("blue square", BLUE, range(8, 15))}
 CLIPS = {"clip-a": "video-0", "clip-b": "video-0", "clip-c": "video-1"}
-CROP_FRAME = 23  # after the question, as in the data set
+CROP_FRAME = 23  # after the query frame, as in the data set
 
 
 def ego4d_box(query_set: str, frame: int) -> tuple[int, int]:
@@ -40,7 +40,7 @@ def ego4d_image(frame: int) -> np.ndarray:
 
 
 def write_ego4d(root: Path, *, name: str = "vq_train.json") -> Path:
-    """The annotation file; clip-a is a file at 5 frames a second, clip-b a folder, clip-c a file at 10."""
+    """Write annotations and clips: clip-a is a file at 5 fps, clip-b a folder, clip-c a file at 10 fps."""
     for repeats, clip in ((1, "clip-a"), (2, "clip-c")):
         _write_video(root / "clips" / f"{clip}.mp4", repeats)
     (root / "clips" / "clip-b").mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def _write_video(path: Path, repeats: int) -> None:
 
 
 def colour_provider(query: Query) -> tuple[Mask, float]:
-    """What has the colour of the box's middle: a segmenter that is always right here."""
+    """All pixels with the colour of the box's centre: a segmenter that is always correct here."""
     x, y = (int(v) for v in query.box.center)
     return np.abs(query.image.astype(int) - query.image[y, x]).sum(-1) < 90, 0.9
 
@@ -137,7 +137,7 @@ def visor_box(name: str, frame: int, size: tuple[int, int]) -> tuple[int, int, i
 
 
 def write_visor(root: Path, kind: str = "sparse", *, videos: tuple[str, ...] = ("P01_01", "P02_03")) -> Path:
-    """Annotations of two subsequences a video; images are 480 wide. A hand is in every frame."""
+    """Write annotations of two subsequences per video, and images 480 px wide. Every frame has a hand."""
     size, step = VISOR_SIZE[kind], VISOR_STEP[kind]
     (root / "annotations").mkdir(parents=True, exist_ok=True)
     for video in videos:
@@ -160,7 +160,7 @@ def _visor_item(
         if frame in shown:
             whole = _visor_object(target, class_id, visor_box(target, frame, size), frame)
             halves = [{**whole, "segments": [segment]} for segment in whole["segments"]]
-            annotations += halves if target == "red lid" else [whole]  # a name may come twice in a frame
+            annotations += halves if target == "red lid" else [whole]  # a name may occur twice in a frame
     image = {"image_path": f"{video}/{name}", "name": name, "subsequence": subsequence, "video": video}
     return {"image": image, "annotations": annotations, **({"type": frame % 2} if kind == "dense" else {})}
 

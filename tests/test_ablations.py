@@ -16,7 +16,7 @@ from egohieraloc.cli.ablations import settings_for
 from egohieraloc.config import preset
 from egohieraloc.data.base import Track
 from egohieraloc.data.ego4d import read_vq2d
-from egohieraloc.errors import ConfigError, DataError
+from egohieraloc.errors import ConfigError, DataError, WeightsError
 from egohieraloc.evaluation import vq2d
 from egohieraloc.evaluation.ablation_table import MEASURES, ablation_rows, markdown
 from egohieraloc.evaluation.egotracks import EgoTracksReport, LongTermScores
@@ -24,6 +24,7 @@ from egohieraloc.evaluation.predictions import TrackAnswer
 from egohieraloc.evaluation.significance import measures_of_runs
 from egohieraloc.evaluation.vq3d import Vq3dReport, Vq3dScores
 from egohieraloc.localize import LocalizerConfig
+from egohieraloc.models import weights as weights_module
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import save_weights
 from egohieraloc.settings import override
@@ -111,14 +112,20 @@ def test_what_is_only_asked_differently_is_not_trained() -> None:
     assert settings_for(find_ablation("skip-2"), "eval", []) == ("search.stride=2",)
 
 
-def test_what_is_trained_differently_needs_its_weights(weights: dict[str, Path]) -> None:
+def test_what_is_trained_differently_needs_its_weights(
+    weights: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     row = find_ablation("without-o")
+    monkeypatch.setattr(weights_module, "load_weights", None)  # their header says it
     assert settings_for(row, "eval", ["vq2d", "--model", str(weights["without-o"])]) == ()
     assert settings_for(row, "eval", ["vq2d", f"--model={weights['without-o']}"]) == ()
     with pytest.raises(ConfigError, match=r"not trained as 'without-o'. Train them with .*without-o train"):
         settings_for(row, "eval", ["vq2d", "--model", str(weights["full"])])
     with pytest.raises(ConfigError, match="'without-o' needs weights of its own"):
         settings_for(row, "eval", ["vq2d"])
+    (tmp_path / "broken.safetensors").write_bytes(b"no weights")
+    with pytest.raises(WeightsError, match=r"broken\.safetensors cannot be read as weights"):
+        settings_for(row, "eval", ["vq2d", "--model", str(tmp_path / "broken.safetensors")])
 
 
 @pytest.mark.parametrize("name", ["skip-2", "without-ellipse"])
@@ -212,7 +219,7 @@ def test_the_table_from_the_command_line(tmp_path: Path) -> None:
 def test_tables_refuse_what_cannot_be_compared(tmp_path: Path) -> None:
     good, other = write_results(tmp_path, "good", 50.0), tmp_path / "other.json"
     other.write_text(json.dumps({"results": {"average_overlap": 0.5}}))
-    with pytest.raises(DataError, match="compared with 'full': give its files"):
+    with pytest.raises(DataError, match="compared with 'full': give its results files"):
         ablation_rows({"skip-2": [good]})
     with pytest.raises(DataError, match=r"no measure in common. Give results of one of vq2d, vq3d"):
         ablation_rows({"full": [good], "skip-2": [other]})
@@ -222,7 +229,7 @@ def test_tables_refuse_what_cannot_be_compared(tmp_path: Path) -> None:
 def test_measures_are_where_the_reports_write_them(tmp_path: Path) -> None:
     queries = [query for clip in read_vq2d(write_ego4d(tmp_path)) for query in clip.queries]
     answers = {q.key: TrackAnswer(q.key, Track.empty(), 0.5) for q in queries}
-    (tmp_path / "r.json").write_text(json.dumps({"results": vq2d.report(queries, answers).to_json()}))
+    (tmp_path / "r.json").write_text(json.dumps({"results": vq2d.report_vq2d(queries, answers).to_json()}))
     assert MEASURES["vq2d"].keys() <= measures_of_runs([tmp_path / "r.json"]).keys()
     fields_of = {"scores": Vq3dScores, "by_sequence": LongTermScores}
     for place in (*MEASURES["vq3d"], *list(MEASURES["egotracks"])[1:]):

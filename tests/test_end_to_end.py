@@ -24,7 +24,8 @@ from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Calibration, save_weights
 from egohieraloc.report.build import save_report
 from egohieraloc.training.batches import ClipBatch
-from egohieraloc.training.loop import OptimConfig, train
+from egohieraloc.training.loop import Run, train
+from egohieraloc.training.optim import OptimConfig
 from egohieraloc.video.letterbox import Letterbox
 
 WIDTH, HEIGHT, FPS, FRAMES = 224, 160, 10, 100
@@ -114,9 +115,9 @@ def weights(clip, query_image, tmp_path_factory):
         steps=90, batch=8, learning_rate=3e-3, backbone_rate=1.0, warmup=5, ema=0.8,
         precision="no", freeze_norm="none", checkpoint_every=1000, validate_every=1000,
     )  # fmt: skip
-    train(network, source, config, folder / "rough")
+    train(network, source, config, Run(folder / "rough"))
     settled = replace(config, steps=60, learning_rate=1e-3, freeze_norm="all")  # norms as they will be used
-    state = train(network, source, settled, folder / "settled")
+    state = train(network, source, settled, Run(folder / "settled"))
     path = folder / "tiny.safetensors"
     save_weights(path, state.averaged, Calibration(threshold=0.3))
     return path

@@ -181,7 +181,7 @@ def test_the_demo_walk_is_posed_and_its_object_is_placed(tmp_path):
     """Must show: 95 % posed, place within 3 % of its distance, direction within 2 degrees."""
     truth = demo.load_truth()
     config = override(LocalizerConfig(), DEMO_SETTINGS).sfm
-    found = reconstruct(Video.open(demo.CLIP).samples(5), cache=tmp_path, key="demo", config=config)
+    found = reconstruct(Video.open(demo.CLIP).samples(5), tmp_path / "demo.npz", config=config)
     assert isinstance(found, Reconstruction), found
     assert found.num_posed >= 0.95 * len(truth.sample_frames)
     first, last = truth.appearances[-1]

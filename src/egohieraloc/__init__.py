@@ -1,34 +1,57 @@
 """EgoHieraLoc: where was this object last seen?"""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from egohieraloc.errors import EgoHieraLocError
-from egohieraloc.query import Query
-from egohieraloc.result import Result
-from egohieraloc.types import Box, NotFound, NotLocalized
-from egohieraloc.video.reader import Video
-
 if TYPE_CHECKING:
-    from egohieraloc.localize import Localizer, LocalizerConfig
+    from egohieraloc.errors import EgoHieraLocError
+    from egohieraloc.localize import Localizer, LocalizerConfig, SpaceSources
+    from egohieraloc.query import Query
+    from egohieraloc.report.build import save_report
+    from egohieraloc.result import Result
+    from egohieraloc.types import Box, FramePrediction, Localization3D, NotFound, NotLocalized, ResponseTrack
+    from egohieraloc.video.reader import Video
 
 __all__ = [
     "Box",
     "EgoHieraLocError",
+    "FramePrediction",
+    "Localization3D",
     "Localizer",
     "LocalizerConfig",
     "NotFound",
     "NotLocalized",
     "Query",
+    "ResponseTrack",
     "Result",
+    "SpaceSources",
     "Video",
+    "save_report",
 ]
 __version__ = "0.1.0"
 
+# The other names are in `types`.
+_MODULES = {
+    "EgoHieraLocError": "errors",
+    "Localizer": "localize",
+    "LocalizerConfig": "localize",
+    "Query": "query",
+    "Result": "result",
+    "SpaceSources": "localize",
+    "Video": "video.reader",
+    "save_report": "report.build",
+}
 
-def __getattr__(name: str) -> object:
-    """These bring torch along, which takes seconds and memory that many processes have no use for."""
-    if name in ("Localizer", "LocalizerConfig"):
-        from egohieraloc import localize
+if not TYPE_CHECKING:  # a checker that saw it would let every name pass
 
-        return getattr(localize, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """A public name, imported when it is first used: torch takes seconds, and `--help` needs none."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'types')}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

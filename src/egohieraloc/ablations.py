@@ -1,7 +1,7 @@
 """The paper's ablations by name, every row of its tables and figures as changed settings; and one of ours.
 
-Settings are words as `--set` takes them. A row either needs weights of its own or only another way of asking
-the same weights; `footage.*` reaches training, `search.*` and `place.*` inference, `network.*` both.
+Settings are written as `--set` takes them. A row either needs weights trained for it, or changes inference
+only; `footage.*` applies to training, `search.*` and `place.*` to inference, `network.*` to both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Ablation:
     name: str
     group: str  # the paper's table or figure
     settings: tuple[str, ...]
-    trains: bool  # whether it needs weights of its own
+    trains: bool  # whether it needs weights trained for it
     benchmarks: tuple[str, ...] = ("vq2d",)
 
     @property
@@ -67,7 +67,7 @@ FUSION = {
 
 
 def _fusion() -> list[Ablation]:
-    """GSJC's factors, without the rays that our default adds to the paper's weighted mean."""
+    """GSJC's factors, without the triangulation that our default adds to the paper's weighted mean."""
 
     def words(used: tuple[str, ...]) -> tuple[str, ...]:
         off = [name if name in FACTORS[3:] else f"semantic_{name}" for name in FACTORS if name not in used]

@@ -104,6 +104,7 @@ class RamConfig:
     attention_layers: int = 2  # cross-attention of frame cells on query tokens; 0 in the paper
     heads: int = 4
     feedback: bool = True  # ablation: without the other stages' features
+    score: Literal["cell", "presence", "mask"] = "cell"  # of a frame: best cell, presence head, vartheta
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from egohieraloc.types import Box, Bytes, Mask, Rgb
 def read_image(path: str | Path) -> Rgb:
     """Read an image as (H, W, 3) RGB. Transparent pixels have the colour that is stored under them."""
     pixels = _decode(path, cv2.IMREAD_COLOR)
-    return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+    return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), np.uint8)
 
 
 def read_mask(path: str | Path) -> Mask:
@@ -57,10 +57,10 @@ def _warped(values: NDArray[np.float32], box: Box, width: int, height: int) -> N
     image_from_mask = np.array(
         [[cell_x, 0, box.x1 + 0.5 * cell_x - 0.5], [0, cell_y, box.y1 + 0.5 * cell_y - 0.5]]
     )
-    return cv2.warpAffine(values, image_from_mask, (width, height))
+    return np.asarray(cv2.warpAffine(values, image_from_mask, (width, height)), np.float32)
 
 
-def _decode(path: str | Path, flags: int) -> np.ndarray:
+def _decode(path: str | Path, flags: int) -> Bytes:
     path = Path(path)
     try:
         data = np.frombuffer(path.read_bytes(), np.uint8)
@@ -71,4 +71,4 @@ def _decode(path: str | Path, flags: int) -> np.ndarray:
         pixels = cv2.imdecode(data, flags) if data.size else None
     if pixels is None:
         raise QueryError(f"{path} is not an image that can be read. Give a PNG, JPEG or WebP file.")
-    return pixels
+    return np.asarray(pixels, np.uint8)

@@ -35,12 +35,11 @@ def camera_poses(
         key.update(repr((anchor.camera, anchor.center_world.tolist())).encode() + anchor.rgb.tobytes())
     return reconstruct(
         _counted(video.frames(indices), len(indices), progress),
-        cache=cache / "poses",
-        key=key.hexdigest(),
+        cache / "poses" / f"{key.hexdigest()}.npz",
         config=config,
         focal_px=video.focal_px,
         anchors=anchors,
-        progress=lambda stage, share: progress(f"poses: {stage}", round(100 * share), 100),
+        progress=lambda stage, done, total: progress(f"poses: {stage}", done, total),
     )
 
 

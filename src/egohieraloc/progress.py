@@ -1,11 +1,39 @@
-"""How a long job tells how far it is."""
+"""How far long work has come: the callback that every part reports to, and bars for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
+LABELS = {
+    "encode": "Reading the video",
+    "look": "Searching",
+    "decode": "Searching closely",
+    "follow": "Tracking",
+}
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
-    """Says nothing."""
+    """Shows nothing."""
+
+
+@contextmanager
+def progress_bars(*, enabled: bool = True) -> Iterator[Progress]:
+    """A bar per stage with the time left, on standard error; nothing where that is not a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description:18}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    hidden = not (enabled and console.is_terminal)
+    with Bars(*columns, console=console, disable=hidden, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:  # what was done before counts for the bar, not for its speed
+                tasks[stage] = bars.add_task(LABELS.get(stage, stage), total=total, completed=done)
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield show

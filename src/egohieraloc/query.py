@@ -99,7 +99,7 @@ class Query:
     @property
     def has_surroundings(self) -> bool:
         """Whether the image shows more than the object's box."""
-        return self.box.area < 0.95 * self.image.shape[0] * self.image.shape[1]
+        return bool(self.box.area < 0.95 * self.image.shape[0] * self.image.shape[1])
 
     @property
     def crop(self) -> Rgb:

@@ -1,4 +1,4 @@
-"""Versions of this package and of those that its numbers depend on."""
+"""Versions of Python, of this package and of the packages that its numbers depend on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PACKAGES = ("egohieraloc", "numpy", "torch", "opencv-python-headless", "av", "py
 
 
 def versions() -> dict[str, str]:
-    """By package, Python first."""
+    """By package name; one that is not installed is left out."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):

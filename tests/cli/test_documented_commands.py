@@ -5,9 +5,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-import typer
 
-from egohieraloc.cli import app
+from egohieraloc.cli.commands import load_command
 from egohieraloc.config import PRESETS
 from egohieraloc.localize import LocalizerConfig
 from egohieraloc.settings import to_dict
@@ -23,8 +22,8 @@ def test_there_are_commands():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_documented_command_exists(command):
-    place = typer.main.get_command(app)
     words = shlex.split(command)[1:]
+    place = load_command(words.pop(0))
     while words and hasattr(place, "commands") and not words[0].startswith("-"):
         assert words[0] in place.commands
         place = place.commands[words.pop(0)]

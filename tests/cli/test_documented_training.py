@@ -5,10 +5,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-import typer
 
 from egohieraloc.ablations import find_ablation
-from egohieraloc.cli import app
+from egohieraloc.cli.commands import load_command
 from egohieraloc.settings import override
 from egohieraloc.training.distill import DistillConfig
 from egohieraloc.training.recipe import Recipe
@@ -28,7 +27,7 @@ def test_a_documented_command_exists(command: str) -> None:
     if words[:2] == ["ablations", "run"]:
         find_ablation(words[2])
         words = words[3:]
-    place = typer.main.get_command(app)
+    place = load_command(words.pop(0))
     while words and hasattr(place, "commands") and not words[0].startswith("-"):
         assert words[0] in place.commands
         place = place.commands[words.pop(0)]

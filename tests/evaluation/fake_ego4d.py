@@ -15,7 +15,7 @@ import numpy as np
 from egohieraloc.data.base import Track
 from egohieraloc.data.ego4d import read_vq2d
 from egohieraloc.evaluation.predictions import TrackAnswer
-from egohieraloc.evaluation.run import run
+from egohieraloc.evaluation.runner import Execution, run_benchmark
 
 WIDTH, HEIGHT, FRAMES, SIDE = 96, 64, 24, 16
 COLOURS = {"1": (220, 40, 40), "2": (40, 200, 60), "3": (60, 60, 230)}
@@ -130,6 +130,13 @@ class ColourFinder:
         yield ask
 
 
+def wait_for_lines(log: Path, number: int) -> None:
+    """Until a run in another process has written so many lines, or a minute has passed."""
+    deadline = time.monotonic() + 60
+    while (not log.exists() or log.read_text().count("\n") < number) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 ABOUT = {"benchmark": "vq2d", "config": {"name": "colour finder"}, "seed": 0}
 
 
@@ -137,4 +144,5 @@ if __name__ == "__main__":
     # Started by a test that kills it: annotations, clips, output, workers, seconds for each query.
     annotations, clips, out, workers, seconds = sys.argv[1:]
     finder = ColourFinder(Path(clips), Path(out).with_suffix(".opened"), float(seconds))
-    run(list(read_vq2d(annotations)), finder, out, about=ABOUT, workers=int(workers))
+    execution = Execution(workers=int(workers))
+    run_benchmark(list(read_vq2d(annotations)), finder, out, about=ABOUT, execution=execution)

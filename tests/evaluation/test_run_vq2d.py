@@ -1,18 +1,20 @@
 """Our system over small trees of every benchmark: from the command to the table."""
 
+import gc
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
-import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
 import fake_ego4d
 import numpy as np
 import pytest
-from fake_ego4d import FRAMES, make_tree, render
+from fake_ego4d import FRAMES, make_tree, render, wait_for_lines
 from fake_tracking import CROP_FRAMES, NUM_FRAMES, TRUTH, make_egotracks, make_trek150, save_tiny
 from typer.testing import CliRunner
 
@@ -21,8 +23,9 @@ from egohieraloc.data.base import QueryKey
 from egohieraloc.data.ego4d import read_vq2d
 from egohieraloc.data.egotracks import scored_frames
 from egohieraloc.errors import ConfigError, DataError, QueryError, VideoError, WeightsError
+from egohieraloc.evaluation import run_vq2d, workers
 from egohieraloc.evaluation.predictions import read_own, read_tracks
-from egohieraloc.evaluation.run_vq2d import ClipSearch
+from egohieraloc.evaluation.run_vq2d import ClipSearch, System
 from egohieraloc.images import write_image
 from egohieraloc.inference.answer import Answer2D
 from egohieraloc.inference.predict import Predictor
@@ -110,9 +113,7 @@ def test_a_killed_run_ends_with_the_same_file(tree, tiny, whole, tmp_path):
         [sys.executable, "-c", SLOW_MAIN, "eval", *words], env=environment, start_new_session=True
     )
     log = out.with_name("vq2d.jsonl.unfinished")
-    deadline = time.monotonic() + 60
-    while (not log.exists() or log.read_text().count("\n") < 5) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for_lines(log, 5)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert 4 <= log.read_text().count("\n") - 1 < 10
@@ -152,6 +153,51 @@ def test_a_clip_is_encoded_once_however_many_queries(tree, tiny, tmp_path, monke
     assert len(seen) == 3 * FRAMES
 
 
+@pytest.fixture
+def loads(monkeypatch):
+    """The weights files that are loaded from now on."""
+    paths = []
+    load = run_vq2d.load_weights
+
+    def counted(path):
+        paths.append(path)
+        return load(path)
+
+    monkeypatch.setattr(run_vq2d, "load_weights", counted)
+    return paths
+
+
+def test_weights_are_loaded_once_and_freed(tree, tiny, tmp_path, monkeypatch, loads):
+    networks = weakref.WeakSet()
+    prepare = Predictor.__init__
+
+    def counted(self, *words, **named):
+        prepare(self, *words, **named)
+        networks.add(self)
+
+    monkeypatch.setattr(Predictor, "__init__", counted)
+    call(*words_for(tree, tiny, tmp_path / "a.jsonl"))
+    assert loads == [tiny]
+    gc.collect()
+    assert len(networks) == 0
+    call(*words_for(tree, tiny, tmp_path / "b.jsonl", "--workers", 2))
+    assert loads == [tiny] * 2  # here; each worker has loaded its own
+
+
+def test_each_worker_loads_the_weights_once():
+    """It is sent the settings of the system, and keeps what it loads."""
+    system = System("mini", "cpu", ("temporal.median=7",))
+    assert system.localizer is system.localizer
+    assert system.localizer.config.temporal.median == 7
+    sent = pickle.dumps(system)
+    assert len(sent) < 1000
+    copy = pickle.loads(sent)
+    assert copy == system
+    assert "weights" not in vars(copy)
+    # Ray sends the system with every clip.
+    assert workers._unpickled(sent) is workers._unpickled(sent)
+
+
 def test_clips_that_are_missing_or_broken(tree, tiny, tmp_path):
     annotations, clips = tree
     some = tmp_path / "clips"
@@ -160,16 +206,16 @@ def test_clips_that_are_missing_or_broken(tree, tiny, tmp_path):
     (some / "clip-1.mp4").write_bytes(b"no video")
     out = tmp_path / "some.jsonl"
     shown = call(*words_for((annotations, some), tiny, out))
-    assert "1 of 3 clips are not there; the first is" in shown
+    assert "1 of 3 clips do not exist; the first is" in shown
     assert "clip-2.mp4" in shown
-    assert "Their 3 queries are not asked." in shown
+    assert "Their 3 queries are left out." in shown
     assert "3 queries have no prediction and count as not found." in shown
     assert "4 of 7 queries have no full answer" in shown
     answers = read_tracks(out)
     assert len(answers) == 7
     assert "clip-1.mp4" in answers[QueryKey("clip-1", "annotation-1", "2")].reason
     strict = words_for((annotations, some), tiny, tmp_path / "strict.jsonl", "--strict")
-    call(*strict, fails=DataError, says="1 of 3 clips are not there")
+    call(*strict, fails=DataError, says="1 of 3 clips do not exist")
     (some / "clip-2.mp4").symlink_to(clips / "clip-2.mp4")
     call(*strict, fails=VideoError, says="clip-1.mp4")
     # What was missing can be added to the same run.
@@ -210,8 +256,8 @@ def test_mistakes_are_named(tree, tiny, tmp_path):
     call(*words_for(tree, tiny, out, "--set", "search.fsp=5"), fails=ConfigError, says="search.fps")
     (tmp_path / "empty").mkdir()
     empty = words_for((annotations, tmp_path / "empty"), tiny, out)
-    call(*empty, fails=DataError, says="3 of 3 clips are not there")
-    call(*empty, "--split", "test", fails=DataError, says="There is no query to ask")
+    call(*empty, fails=DataError, says="3 of 3 clips do not exist")
+    call(*empty, "--split", "test", fails=DataError, says="There are no queries")
     assert not list(tmp_path.glob("out*"))
 
 
@@ -225,7 +271,7 @@ def test_a_split_without_answers_is_not_scored(tree, tiny, tmp_path):
     hidden = tmp_path / "vq_test_unannotated.json"
     hidden.write_text(json.dumps(content))
     out = tmp_path / "test.jsonl"
-    assert "no answers to score against" in call(*words_for((hidden, tree[1]), tiny, out))
+    assert "no ground truth to score against" in call(*words_for((hidden, tree[1]), tiny, out))
     assert len(read_tracks(out)) == 10
     assert not out.with_suffix(".results.json").exists()
 
@@ -341,12 +387,13 @@ def egotracks_words(egotracks, tiny, out, protocol, *more):
 
 
 @pytest.mark.parametrize("protocol", ["vct-vs", "vct-vc"])
-def test_egotracks(egotracks, tiny, tmp_path, monkeypatch, protocol):
+def test_egotracks(egotracks, tiny, tmp_path, monkeypatch, loads, protocol):
     seen = count_encoded(monkeypatch)
     out = tmp_path / "out.jsonl"
     words = egotracks_words(egotracks, tiny, out, protocol, "--cache", tmp_path / "cache")
     shown = call(*words)
-    assert "1 of 2 clips are not there" in shown
+    assert loads == [tiny]
+    assert "1 of 2 clips do not exist" in shown
     assert "mean of sequences 6" in shown
     # Crops at 38 and 50 share a grid; 75 has another. Queries and directions share what is encoded.
     assert sorted(seen) == sorted([*range(2, NUM_FRAMES, 6), *range(3, NUM_FRAMES, 6)])
@@ -397,7 +444,7 @@ def test_egotracks_without_some_answers_is_scored_and_without_all_is_not(egotrac
         query.pop("lt_track", None)
     path.write_text(json.dumps(content))
     shown = call(*egotracks_words((path, egotracks[1]), tiny, tmp_path / "none.jsonl", "vct-vs"))
-    assert "no answers to score against" in shown
+    assert "no ground truth to score against" in shown
 
 
 def test_egotracks_wants_exported_clips(egotracks, tiny, tmp_path):
@@ -426,13 +473,14 @@ def trek150(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("protocol", "runs"), [("ope", 1), ("mse", 3), ("hoi", 1)])
-def test_trek150(trek150, tiny, tmp_path, protocol, runs):
+def test_trek150(trek150, tiny, tmp_path, loads, protocol, runs):
     out = tmp_path / "out.jsonl"
     shown = call(
         *("trek150", "--annotations", trek150, "--protocol", protocol, "--model", tiny, "--out", out)
     )
+    assert loads == [tiny]
     assert f"TREK-150, {protocol.upper()}" in shown
-    assert ("1 of 2 clips are not there" in shown) == (protocol == "ope")
+    assert ("1 of 2 clips do not exist" in shown) == (protocol == "ope")
     answers = read_tracks(out)
     assert len(answers) == runs
     for key, answer in answers.items():

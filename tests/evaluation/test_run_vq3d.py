@@ -1,6 +1,7 @@
 """VQ3D runs: boxes of a known point, seen by known cameras, must lead back to the point."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from typer.testing import CliRunner
 from egohieraloc.cli.eval import app
 from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.errors import DataError
+from egohieraloc.evaluation import run_vq2d
 from egohieraloc.evaluation.predictions import TrackAnswer, read_places, write_own
-from egohieraloc.evaluation.run_vq3d import found_from_track
+from egohieraloc.evaluation.run_vq3d import MappedQuery, ScanCameras, appearance_from_track
 from egohieraloc.geometry.camera import Camera, CameraPose
 
 LENS = {"f": 60.0, "cx": 48.0, "cy": 32.0, "k1": 0.02, "k2": 0.0}
@@ -104,10 +106,35 @@ def world(tmp_path):
     return World(tmp_path)
 
 
-def test_boxes_lead_to_the_point_and_the_camera_that_asks(world):
+def test_given_tracks_need_no_network(world, monkeypatch):
+    """The weights are read for their settings alone, and only where the run starts."""
+    monkeypatch.setattr(run_vq2d, "Localizer", None)
+    assert world.lift()[0].reason == ""
+    alone = world.lift("--workers", 2)
+    assert alone[0].point_world == pytest.approx(POINTS["1"], abs=0.02)
+
+
+def test_weights_are_loaded_once(world, tmp_path, monkeypatch):
+    loaded = []
+    load = run_vq2d.load_weights
+    monkeypatch.setattr(run_vq2d, "load_weights", lambda path: loaded.append(path) or load(path))
+    tiny = save_tiny(tmp_path / "tiny.safetensors")
+    call(*world.words(tmp_path / "o.jsonl", "--clips", world.clips, "--model", tiny, "--cache", tmp_path))
+    assert loaded == [tiny]
+
+
+def test_what_other_processes_get_are_names_of_files(world):
+    cameras = ScanCameras(world.poses, world.intrinsics)
+    assert cameras.reconstruction(MappedQuery(QueryKey("other", "", ""), "", None)).reason
+    copy = pickle.loads(pickle.dumps(cameras))
+    assert copy == cameras
+    assert vars(copy).keys() == {"poses", "intrinsics", "depth"}
+
+
+def test_boxes_lead_to_the_point_and_the_query_camera(world):
     for answer, point in zip(world.lift(), POINTS.values(), strict=True):
         assert answer.point_world == pytest.approx(point, abs=0.02)
-        # Asked at frame 23: the camera is at x = 2.3 and looks along z.
+        # The query frame is 23: the camera is at x = 2.3 and looks along z.
         assert answer.displacement == pytest.approx(answer.point_world - [2.3, 0, 0])
         assert answer.query_from_world[:3] == pytest.approx(POSES[23])
         assert answer.reason == ""
@@ -123,7 +150,7 @@ def test_boxes_lead_to_the_point_and_the_camera_that_asks(world):
 
 def test_a_split_is_chosen_in_both_files(world):
     assert world.lift("--split", "val")[0].reason == ""
-    call(*world.words("o", "--tracks", world.tracks, "--split", "test"), fails="There is no query to ask")
+    call(*world.words("o", "--tracks", world.tracks, "--split", "test"), fails="There are no queries")
 
 
 def test_tracks_of_other_queries_are_refused(world):
@@ -207,8 +234,8 @@ def test_one_source_of_tracks_is_wanted(world):
 def test_scores_of_frames_are_kept_where_there_are_some():
     track = Track.from_boxes([5, 6], [(0, 0, 2, 2), (1, 0, 3, 2)])
     key = QueryKey("c", "a", "1")
-    plain = found_from_track(TrackAnswer(key, track, 0.2), 5.0).predictions
+    plain = appearance_from_track(TrackAnswer(key, track, 0.2), 5.0).predictions
     assert [(p.frame_index, p.time_s, p.score) for p in plain] == [(5, 1.0, 1.0), (6, 1.2, 1.0)]
-    scored = found_from_track(TrackAnswer(key, track, 0.2, frame_scores=np.array([0.3, 7.0])), 5.0)
+    scored = appearance_from_track(TrackAnswer(key, track, 0.2, frame_scores=np.array([0.3, 7.0])), 5.0)
     assert [p.score for p in scored.predictions] == [0.3, 1.0]
-    assert found_from_track(None, 5.0).predictions == ()
+    assert appearance_from_track(None, 5.0).predictions == ()

@@ -85,7 +85,7 @@ def test_without_frame_scores_every_box_counts_alike():
 
 def test_a_sequence_without_anything_to_find_is_left_out():
     queries = [query(TRUTH), query({6: FULL}, name="2")]
-    found = egotracks.report(queries, {FOUND.key: FOUND}, {"clip": 30})
+    found = egotracks.report_egotracks(queries, {FOUND.key: FOUND}, {"clip": 30})
     assert (found.num_sequences, found.left_out, found.missing) == (1, 1, 1)
     assert found.by_sequence.f_score == found.pooled.f_score == 0.5
     assert found.to_json()["average_overlap"] == pytest.approx(0.5)
@@ -94,7 +94,7 @@ def test_a_sequence_without_anything_to_find_is_left_out():
 def test_sequences_that_are_not_annotated_are_left_out_when_others_are():
     queries = [query(TRUTH), query(None, name="2")]
     stranger = answer({0: FULL}, name="9")
-    found = egotracks.report(queries, {FOUND.key: FOUND, stranger.key: stranger}, {"clip": 30})
+    found = egotracks.report_egotracks(queries, {FOUND.key: FOUND, stranger.key: stranger}, {"clip": 30})
     assert (found.num_sequences, found.left_out, found.ignored) == (1, 1, 1)
     assert found.average_overlap == pytest.approx(0.5)
 
@@ -111,7 +111,7 @@ def test_groups_by_size_absence_and_blur():
     answers = {
         q.key: TrackAnswer(q.key, q.truth, 1.0, crop_sharpness=float(q.key.query_set)) for q in queries
     }
-    found = egotracks.report(queries, answers)
+    found = egotracks.report_egotracks(queries, answers)
     assert {name: s.num_sequences for name, s in found.groups} == {
         "small (< 32² px)": 3,
         "large (≥ 96² px)": 1,
@@ -129,21 +129,23 @@ def test_groups_by_size_absence_and_blur():
 
 def test_a_sequence_without_prediction_counts_as_lost():
     queries = [query(TRUTH), query(TRUTH, name="2")]
-    found = egotracks.report(queries, {FOUND.key: FOUND}, {"clip": 30})
+    found = egotracks.report_egotracks(queries, {FOUND.key: FOUND}, {"clip": 30})
     assert found.average_overlap == pytest.approx(0.25)
     assert found.missing == 1 + 5
     assert found.by_sequence.recall == pytest.approx(0.25)
 
 
 def test_what_cannot_be_scored():
-    with pytest.raises(DataError, match="no EgoTracks sequence to score: the annotations have no answers"):
-        egotracks.report([query(None)], {FOUND.key: FOUND})
-    with pytest.raises(DataError, match="no answer for clip clip"):
+    with pytest.raises(
+        DataError, match="no EgoTracks sequence to score: the annotations have no ground truth"
+    ):
+        egotracks.report_egotracks([query(None)], {FOUND.key: FOUND})
+    with pytest.raises(DataError, match="no track for clip clip"):
         egotracks.measure(query(None), FOUND, 30)
     with pytest.raises(DataError, match="None of the 1 predictions"):
-        egotracks.report([query(TRUTH, name="3")], {FOUND.key: FOUND})
+        egotracks.report_egotracks([query(TRUTH, name="3")], {FOUND.key: FOUND})
     with pytest.raises(DataError, match="no EgoTracks sequence"):
-        egotracks.report([query({6: FULL})], {FOUND.key: FOUND}, {"clip": 30})
+        egotracks.report_egotracks([query({6: FULL})], {FOUND.key: FOUND}, {"clip": 30})
 
 
 def slow_curves(sequences, taus):

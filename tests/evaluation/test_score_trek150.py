@@ -118,7 +118,7 @@ def test_hoi_pools_all_runs_by_length():
 def test_reports_by_attribute_and_missing_runs():
     good = sequence(FULL, FULL, name="good", attributes=["FM", "LR"])
     bad = sequence(FULL, FULL, name="bad", attributes=["LR"])
-    found = trek150.report([good, bad], "ope", boxes_for([good], "ope", FULL))
+    found = trek150.report_trek150([good, bad], "ope", boxes_for([good], "ope", FULL))
     assert found.missing == 1
     assert found.overall.recall == pytest.approx((1 + 0.5) / 2)
     assert [(name, number, s.recall) for name, number, s in found.attributes] == [
@@ -131,7 +131,7 @@ def test_reports_by_attribute_and_missing_runs():
 def test_only_sequences_with_runs_of_the_protocol_are_counted():
     anchored = sequence(FULL, FULL, name="a", anchors=[(0, False)], attributes=["FM"])
     plain = sequence(FULL, FULL, name="b", attributes=["FM", "LR"])
-    found = trek150.report([anchored, plain], "mse", boxes_for([anchored], "mse", FULL))
+    found = trek150.report_trek150([anchored, plain], "mse", boxes_for([anchored], "mse", FULL))
     assert found.num_sequences == 1
     assert [(name, number) for name, number, _ in found.attributes] == [("FM", 1)]
 
@@ -141,18 +141,18 @@ def test_runs_without_visible_frames_are_left_out():
     good = sequence(FULL, FULL, name="good")
     assert trek150.score_run(blind.runs("ope")[0], rows(FULL, FULL)) is None
     boxes = boxes_for([blind, good], "ope", FULL)
-    found = trek150.report([blind, good], "ope", boxes)
+    found = trek150.report_trek150([blind, good], "ope", boxes)
     assert (found.overall.recall, found.num_sequences) == (1, 1)
     assert found.attributes == ()
     with pytest.raises(DataError, match="never visible"):
-        trek150.report([blind], "ope", boxes)
+        trek150.report_trek150([blind], "ope", boxes)
 
 
 def test_what_cannot_be_scored():
     with pytest.raises(DataError, match="1 boxes for 2 frames in clip s, annotation ope"):
         trek150.score_run(only_run(FULL, FULL), rows(FULL))
     with pytest.raises(DataError, match="None of the 0 predictions is for one of the 1 ope runs"):
-        trek150.report([sequence(FULL)], "ope", {})
+        trek150.report_trek150([sequence(FULL)], "ope", {})
 
 
 def test_predictions_from_a_folder_a_challenge_file_and_our_own(tmp_path):

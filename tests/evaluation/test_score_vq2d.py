@@ -133,6 +133,23 @@ def test_thousands_of_tracks_near_the_truth_agree_with_the_slow_way():
     assert_equal(cases[:400])
 
 
+def test_areas_are_added_in_order_as_the_benchmark_does():
+    """`v += area` for each box; NumPy's pairwise sum would end a few units in the last place away."""
+    random = np.random.default_rng(3)
+    pairwise_differs = 0
+    for _ in range(200):
+        corners = np.sort(random.uniform(0, 300, (60, 2, 2)), 1).reshape(60, 4)
+        truth, moved = (Track(np.arange(60), boxes) for boxes in (corners, corners + 3.7))
+        volumes, common = [0.0, 0.0], 0.0
+        for a, b in zip(truth.boxes_xyxy.tolist(), moved.boxes_xyxy.tolist(), strict=True):
+            volumes[0] += area(a)
+            volumes[1] += area(b)
+            common += common_area(a, b)
+        assert vq2d.overlap(truth, moved)[1] == common / (volumes[0] + volumes[1] - common)
+        pairwise_differs += truth.areas.sum() != volumes[0]
+    assert pairwise_differs > 50
+
+
 # ---- by hand
 
 SQUARE = (0, 0, 10, 10)
@@ -248,7 +265,7 @@ def test_missing_predictions_are_misses_and_foreign_ones_are_counted():
     large = straight(10, 19, (0, 0, 100, 100))
     queries = [visual_query(1, straight(10, 19)), visual_query(2, straight(10, 19)), visual_query(3, large)]
     answers = {a.key: a for a in (answer(1, straight(10, 19)), answer(3, large), answer(9, large))}
-    found = vq2d.report(queries, answers)
+    found = vq2d.report_vq2d(queries, answers)
     assert (found.missing, found.ignored) == (1, 1)
     assert found.own_score.success == pytest.approx(200 / 3)
     assert found.own_score.recovery == pytest.approx(200 / 3)
@@ -272,7 +289,7 @@ def test_groups_by_size_time_and_blur():
     assert list(members)[-1] == "sharpest third"
     assert len(vq2d.groups(queries)) == 6
     answers = {q.key: answer(i, q.response, crop_sharpness=float(i)) for i, q in enumerate(queries)}
-    found = dict(vq2d.report(queries, answers).groups)
+    found = dict(vq2d.report_vq2d(queries, answers).groups)
     assert [found[name].num_queries for name in ("most blurred third", "sharpest third")] == [1, 2]
 
 
@@ -290,12 +307,12 @@ def test_queries_of_unknown_kind_are_in_no_group():
 def test_predictions_that_cannot_be_scored():
     queries = [visual_query(1, straight(10, 19))]
     gap = answer(1, Track.from_boxes([1, 3], [SQUARE] * 2))
-    with pytest.raises(DataError, match="clip clip, annotation a, query 1 leaves out frames"):
-        vq2d.report(queries, {gap.key: gap})
+    with pytest.raises(DataError, match="clip clip, annotation a, query 1 has gaps"):
+        vq2d.report_vq2d(queries, {gap.key: gap})
     with pytest.raises(DataError, match="None of the 1 predictions is for one of the 1 queries"):
-        vq2d.report(queries, {answer(7, straight(0, 1)).key: answer(7, straight(0, 1))})
+        vq2d.report_vq2d(queries, {answer(7, straight(0, 1)).key: answer(7, straight(0, 1))})
     hidden = [visual_query(1, None)]
-    with pytest.raises(DataError, match="no answer for clip clip"):
-        vq2d.report(hidden, {gap.key: gap})
+    with pytest.raises(DataError, match="no response track for clip clip"):
+        vq2d.report_vq2d(hidden, {gap.key: gap})
     with pytest.raises(DataError, match="no query to score"):
-        vq2d.report([], {})
+        vq2d.report_vq2d([], {})

@@ -116,16 +116,16 @@ def test_the_baseline_predicts_the_mean_of_each_scan():
 
 def test_reports_and_what_they_refuse():
     queries = [query(1, box(0, 0, 0), box(0, 0, 0)), query(2, box(0, 0, 0), box(0, 0, 0))]
-    found = vq3d.report(queries, by_key(answer(1, (0, 0, 0)), answer(5, (0, 0, 0))))
+    found = vq3d.report_vq3d(queries, by_key(answer(1, (0, 0, 0)), answer(5, (0, 0, 0))))
     assert (found.missing, found.ignored) == (1, 1)
     assert found.scan_centroid.success_star == 100
     with pytest.raises(DataError, match="None of the 1 predictions"):
-        vq3d.report(queries, by_key(answer(5, (0, 0, 0))))
+        vq3d.report_vq3d(queries, by_key(answer(5, (0, 0, 0))))
     hidden = PlaceQuery(queries[0].key, "vid", 0, "scan", "", None)
-    with pytest.raises(DataError, match="no answer for clip clip"):
-        vq3d.report([hidden], by_key(answer(1, (0, 0, 0))))
+    with pytest.raises(DataError, match="no 3D boxes for clip clip"):
+        vq3d.report_vq3d([hidden], by_key(answer(1, (0, 0, 0))))
     with pytest.raises(DataError, match="no VQ3D query"):
-        vq3d.report([], {})
+        vq3d.report_vq3d([], {})
     with pytest.raises(ValueError, match="needs that frame's pose"):
         answer(1, (0, 0, 0), (1, 1, 1))
 
@@ -141,16 +141,16 @@ def test_groups_come_from_the_2d_queries():
 
     answers = by_key(answer(0, (0, 0, 0)), answer(1, (100, 0, 0)))
     seen = {q.key: visual(end) for q, end in zip(queries, ends, strict=True)}
-    found = vq3d.report(queries, answers, seen)
+    found = vq3d.report_vq3d(queries, answers, seen)
     groups = {name: (s.num_queries, s.success_star) for name, s in found.groups}
     assert groups == {"medium size": (2, 50), "seen < 10 s ago": (1, 100), "seen 10 to 60 s ago": (1, 0)}
     assert found.to_json()["groups"]["medium size"]["num_places"] == 2
-    assert vq3d.report(queries, answers).groups == ()
+    assert vq3d.report_vq3d(queries, answers).groups == ()
 
 
 def test_our_small_file_has_these_numbers():
     """Three queries, a camera at (0, 0, 1) that looks along x of the scan; see the file's own note."""
-    found = vq3d.report(list(read_vq3d(SMALL)), vq3d.read_vq3d_predictions(SMALL))
+    found = vq3d.report_vq3d(list(read_vq3d(SMALL)), vq3d.read_vq3d_predictions(SMALL))
     scores = found.scores
     assert (scores.num_queries, scores.num_places, scores.num_vectors) == (3, 2, 1)
     assert scores.success == pytest.approx(100 / 3)
@@ -209,7 +209,7 @@ def test_a_bad_vector_is_named(tmp_path, field, value):
 def test_published_predictions_have_their_published_figures():
     path = Path(os.environ["EGOHIERALOC_DATA"]) / "fixtures" / "vq3d_val_published_predictions.json"
     queries = list(read_vq3d(path))
-    found = vq3d.report(queries, vq3d.read_vq3d_predictions(path))
+    found = vq3d.report_vq3d(queries, vq3d.read_vq3d_predictions(path))
     scores = found.scores
     assert (scores.num_queries, scores.num_places, scores.num_vectors) == (164, 161, 135)
     assert scores.distance_m == pytest.approx(1.44914, abs=5e-6)

@@ -42,14 +42,11 @@ def test_welch_by_hand():
 
 
 def bootstrap(first, second, **options):
-    return paired_bootstrap(
-        np.asarray(first, float),
-        np.asarray(second, float),
-        measure=lambda values: {"mean": values.mean(), "max": values.max()},
-        take=lambda values, chosen: values[chosen],
-        num_queries=len(first),
-        **options,
-    )
+    def resampled(values):
+        return lambda chosen: {"mean": values[chosen].mean(), "max": values[chosen].max()}
+
+    one, other = (resampled(np.asarray(values, float)) for values in (first, second))
+    return paired_bootstrap(one, other, len(first), **options)
 
 
 def test_pairs_are_resampled_together():
@@ -84,9 +81,9 @@ def test_a_measure_needs_both_and_a_resample_may_have_nothing_to_measure():
         known = values[np.isfinite(values)]
         return {"number": float(len(values)), "mean": float(known.mean()) if known.size else None}
 
-    def compared(first, second):
-        take = lambda values, chosen: values[chosen]  # noqa: E731
-        return paired_bootstrap(first, second, measure=found, take=take, num_queries=2, resamples=400)
+    def compared(*sides):
+        first, second = (lambda chosen, side=side: found(side[chosen]) for side in sides)
+        return paired_bootstrap(first, second, 2, resamples=400)
 
     # One of two answers is known: a quarter of the draws has none of it, the others have exactly it.
     half = np.array([3.0, np.nan])

@@ -37,7 +37,7 @@ def written(tree, tmp_path):
 
 def test_a_vq2d_submission_has_the_order_of_the_annotations(written):
     annotations, path, _ = written
-    assert submission_check.validate_vq2d(annotations, path) == []
+    assert submission_check.check_vq2d(annotations, path) == []
     content = json.loads(path.read_text())
     assert (content["version"], content["challenge"]) == ("1.0.5", "ego4d_vq2d_challenge")
     clips = content["results"]["videos"][0]["clips"]
@@ -113,7 +113,7 @@ VQ2D_DAMAGE = {
 def test_damage_to_a_vq2d_submission_is_named(written, message):
     annotations, path, _ = written
     damage(path, VQ2D_DAMAGE[message])
-    problems = submission_check.validate_vq2d(annotations, path)
+    problems = submission_check.check_vq2d(annotations, path)
     assert any(message in p for p in problems), problems
 
 
@@ -122,26 +122,26 @@ def test_the_whole_image_and_an_empty_box_at_the_first_and_last_frame_are_good(w
     for box in ({"x1": 0, "y1": 0, "x2": 96, "y2": 64}, {"x1": 0, "y1": 0, "x2": 0, "y2": 0}):
         for frame in (0, 22):
             damage(path, lambda c, b=box, f=frame: first_answer(c).update(bboxes=[{"fno": f, **b}]))
-            assert submission_check.validate_vq2d(annotations, path) == []
+            assert submission_check.check_vq2d(annotations, path) == []
 
 
 def test_files_of_another_kind_are_refused(written):
     annotations, path, _ = written
     for text in ("[]", '{"version": "1.0.5"}'):
         path.write_text(text)
-        assert len(submission_check.validate_vq2d(annotations, path)) == 1
+        assert len(submission_check.check_vq2d(annotations, path)) == 1
     path.write_text('{"version": "1.0.5", "results": {"videos": [1, 2]}}')
-    assert "videos should be a list of 2 objects" in submission_check.validate_vq2d(annotations, path)
+    assert "videos should be a list of 2 objects" in submission_check.check_vq2d(annotations, path)
     path.write_text('{"version": "1.0.5", ')
     with pytest.raises(DataError, match=r"submission\.json is broken or ends too early"):
-        submission_check.validate_vq2d(annotations, path)
+        submission_check.check_vq2d(annotations, path)
     path.write_text('{"videos": [1]}')
     with pytest.raises(DataError, match=r"submission\.json"):
         submission.write_vq3d_submission(path, path, {})
     path.write_text("[]")
-    assert submission_check.validate_vq3d(annotations, path) == ["the file should be an object"]
-    assert len(submission_check.validate_egotracks([], {}, path)) == 1
-    assert len(submission_check.validate_trek150([], path)) == 1
+    assert submission_check.check_vq3d(annotations, path) == ["the file should be an object"]
+    assert len(submission_check.check_egotracks([], {}, path)) == 1
+    assert len(submission_check.check_trek150([], path)) == 1
 
 
 # ---- VQ3D
@@ -167,7 +167,7 @@ def filled(tmp_path):
 
 def test_a_vq3d_submission_is_the_template_filled(filled):
     template, path = filled
-    assert submission_check.validate_vq3d(template, path) == []
+    assert submission_check.check_vq3d(template, path) == []
     content = json.loads(path.read_text())
     assert (content["version"], content["challenge"]) == ("1.0", "ego4d_vq3d_challenge")
     sets = content["videos"][0]["clips"][0]["annotations"][1]["query_sets"]
@@ -188,9 +188,9 @@ VQ3D_DAMAGE = {
     "annotation 1: query 2 is missing": lambda c: c["videos"][0]["clips"][0]["annotations"][1][
         "query_sets"
     ].pop("2"),
-    "query 9 is not wanted": lambda c: c["videos"][0]["clips"][0]["annotations"][1]["query_sets"].update(
-        {"9": {}}
-    ),
+    "query 9 is not in the annotation file": lambda c: c["videos"][0]["clips"][0]["annotations"][1][
+        "query_sets"
+    ].update({"9": {}}),
     "annotation 1: query_sets should be an object": lambda c: c["videos"][0]["clips"][0]["annotations"][
         1
     ].update(query_sets=[]),
@@ -218,7 +218,7 @@ VQ3D_DAMAGE = {
 def test_damage_to_a_vq3d_submission_is_named(filled, message):
     template, path = filled
     damage(path, VQ3D_DAMAGE[message])
-    problems = submission_check.validate_vq3d(template, path)
+    problems = submission_check.check_vq3d(template, path)
     assert any(message in p for p in problems), problems
 
 
@@ -227,7 +227,7 @@ def test_a_mirrored_pose_is_not_a_rotation(filled):
     mirrored = POSE * [[-1], [1], [1], [1]]
     seen = (mirrored @ np.append(POINT, 1))[:3].tolist()
     damage(path, lambda c: place(c).update(query_frame_pose=mirrored.tolist(), pred_3d_vec_query_frame=seen))
-    assert submission_check.validate_vq3d(template, path) == [
+    assert submission_check.check_vq3d(template, path) == [
         "video v, clip c, annotation 1, query 1: query_frame_pose is not a rotation and a translation"
     ]
 
@@ -252,7 +252,7 @@ def tracked(tmp_path):
 
 def test_an_egotracks_submission_has_every_frame(tracked):
     queries, path = tracked
-    assert submission_check.validate_egotracks(queries, {"e": 20}, path) == []
+    assert submission_check.check_egotracks(queries, {"e": 20}, path) == []
     content = json.loads(path.read_text())
     # Frames without an answer get an empty box and no more than the lowest score.
     assert content["e_1_cup"] == {
@@ -274,7 +274,7 @@ def test_damage_to_an_egotracks_submission_is_named(tracked):
         content = copy.deepcopy(good)
         change(content)
         path.write_text(json.dumps(content))
-        return submission_check.validate_egotracks(queries, {"e": 20}, path)
+        return submission_check.check_egotracks(queries, {"e": 20}, path)
 
     assert problems(lambda c: c.pop("e_2_cup")) == ["sequence e_2_cup is missing"]
     assert problems(lambda c: c.update(x={})) == ["sequence x is not in the annotation file"]
@@ -282,7 +282,7 @@ def test_damage_to_an_egotracks_submission_is_named(tracked):
         "sequence e_1_cup: 1 frames are missing, the first is 12"
     ]
     assert problems(lambda c: c["e_1_cup"].update({"7": [0, 0, 1, 1, 1]})) == [
-        "sequence e_1_cup: 1 frames are not wanted, the first is 7"
+        "sequence e_1_cup: 1 frames are not scored frames, the first is 7"
     ]
     assert problems(lambda c: c.update(e_1_cup=[1])) == [
         "sequence e_1_cup: should be an object: frame -> [x, y, w, h, score]"
@@ -292,7 +292,7 @@ def test_damage_to_an_egotracks_submission_is_named(tracked):
             "frame 6: should be [x, y, w, h, score]"
             in problems(lambda c, r=row: c["e_1_cup"].update({"6": r}))[0]
         )
-    assert "length of its clip is not known" in submission_check.validate_egotracks(queries, {}, path)[0]
+    assert "length of its clip is not known" in submission_check.check_egotracks(queries, {}, path)[0]
     with pytest.raises(DataError, match="length of clip e is not known"):
         submission.write_egotracks_submission(path, queries, {}, {})
 
@@ -311,7 +311,7 @@ def test_a_trek150_submission(tmp_path):
     boxes = {run.key: run.truth_xywh + 0.12345 for run in runs}
     boxes[runs[0].key][1] = np.nan
     submission.write_trek150_submission(path, [sequence], boxes, tracker_name="ours")
-    assert submission_check.validate_trek150([sequence], path) == []
+    assert submission_check.check_trek150([sequence], path) == []
     content = json.loads(path.read_text())
     assert (content["challenge"], content["version"], content["tracker_name"]) == (
         "object_tracking",
@@ -327,7 +327,7 @@ def test_a_trek150_submission(tmp_path):
     del content["results"]["hoi"], content["sls_pt"]
     content["results"]["ope"]["s"][0] = [1, 2, 3]
     path.write_text(json.dumps(content))
-    assert submission_check.validate_trek150([sequence], path) == [
+    assert submission_check.check_trek150([sequence], path) == [
         "sls_pt is missing",
         "ope, s: should be 3 boxes of four finite numbers",
         "mse, s anchor-1: should be 2 boxes of four finite numbers",
@@ -344,9 +344,9 @@ def test_a_trek150_submission(tmp_path):
 
 
 TREK_DAMAGE = {
-    "ope, t: not wanted": lambda r: r["ope"].update(t=[]),
-    "mse, t: not wanted": lambda r: r["mse"].update(t={}),
-    "mse, s anchor-9: not wanted": lambda r: r["mse"]["s"].update({"anchor-9": []}),
+    "ope, t: not in the annotations": lambda r: r["ope"].update(t=[]),
+    "mse, t: not in the annotations": lambda r: r["mse"].update(t={}),
+    "mse, s anchor-9: not in the annotations": lambda r: r["mse"]["s"].update({"anchor-9": []}),
     "mse, s: should be an object of anchors": lambda r: r["mse"].update(s=[1]),
     "results should have mse: an object of sequences": lambda r: r.update(mse=[]),
     "hoi, s hoi-0-1-2: missing": lambda r: r["hoi"]["s"].pop("hoi-0-1-2"),
@@ -363,4 +363,4 @@ def test_damage_to_a_trek150_submission_is_named(tmp_path, message):
     boxes = {run.key: run.truth_xywh for protocol in PROTOCOLS for run in sequence.runs(protocol)}
     submission.write_trek150_submission(path, [sequence], boxes, tracker_name="ours")
     damage(path, lambda content: TREK_DAMAGE[message](content["results"]))
-    assert submission_check.validate_trek150([sequence], path) == [message]
+    assert submission_check.check_trek150([sequence], path) == [message]

@@ -100,7 +100,7 @@ def test_failures_are_the_worst_first(vq2d: tuple[object, ...], tmp_path: Path) 
     for query in hidden["videos"][0]["clips"][0]["annotations"][0]["query_sets"].values():
         del query["response_track"]
     vq2d[1].write_text(json.dumps(hidden))
-    with pytest.raises(DataError, match=r"has no answer for clip room.*failures need the truth"):
+    with pytest.raises(DataError, match=r"has no response track for clip room"):
         draw("failures", *vq2d, *ours, "--out", tmp_path / "b.svg")
 
 
@@ -169,7 +169,7 @@ def test_trek150_plots(tmp_path: Path) -> None:
     text = (tmp_path / "a.svg").read_text()
     assert all(word in text for word in ("FM (1)", "SC (1)", "all (2)"))
     other = write_tracks(tmp_path / "x.jsonl", "trek150", {QueryKey("Z", "ope", ""): Track.empty()})
-    with pytest.raises(DataError, match="'x' has no answer to any of the 2 sequences"):
+    with pytest.raises(DataError, match="'x' has no OPE prediction for any of the 2 sequences"):
         draw("trek150", *words, "--answers", f"x={other}")
     (folder / "S1" / "attributes.txt").unlink()
     with pytest.raises(DataError, match=r"have no attributes: each needs an attributes\.txt"):

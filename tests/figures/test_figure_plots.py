@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,9 @@ def test_after_a_resume_the_later_record_counts(tmp_path: Path) -> None:
 def test_logs_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Cannot read .*none\.jsonl: No such file"):
         plots.read_log(tmp_path / "none.jsonl")
-    with pytest.raises(DataError, match=r"log\.jsonl: line 1 is no record of a training"):
+    with pytest.raises(DataError, match=r"log\.jsonl: line 1 is not a training record"):
         plots.read_log(write_log(tmp_path / "log.jsonl", {"loss": 1.0}, step(20)))
-    with pytest.raises(DataError, match="has no record yet"):
+    with pytest.raises(DataError, match="has no records yet"):
         plots.read_log(write_log(tmp_path / "log.jsonl"))
 
 
@@ -116,15 +117,16 @@ def test_tables_that_cannot_be_read(tmp_path: Path, name: str, text: str | None,
 
 
 def test_tradeoff(table: plots.Table, tmp_path: Path) -> None:
-    options = {"x": "fps", "y": "success", "name": "name"}
-    plots.draw_tradeoff(tmp_path / "a.svg", table, size="success", log_x=True, **options)
+    columns = plots.TradeoffColumns("fps", "success", "name")
+    sized = replace(columns, size="success")
+    plots.draw_tradeoff(tmp_path / "a.svg", table, sized, log_x=True)
     text = (tmp_path / "a.svg").read_text()
     assert all(word in text for word in ("ours", "other", "area: success", ">10<"))
-    plots.draw_tradeoff(tmp_path / "b.svg", table, less_is_better=True, **options)
+    plots.draw_tradeoff(tmp_path / "b.svg", table, columns, less_is_better=True)
     assert "area" not in (tmp_path / "b.svg").read_text()
     free = plots.Table(Path("t.csv"), ({"name": "free", "fps": 0, "success": 1},))
     with pytest.raises(DataError, match=r"t\.csv: column 'fps' must be above 0 for a logarithmic axis"):
-        plots.draw_tradeoff(tmp_path / "c.svg", free, log_x=True, **options)
+        plots.draw_tradeoff(tmp_path / "c.svg", free, columns, log_x=True)
 
 
 @pytest.fixture

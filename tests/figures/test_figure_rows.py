@@ -140,8 +140,8 @@ def test_failures_say_what_is_missing(row: Row, tmp_path: Path) -> None:
 
 def test_boxes_of_a_larger_annotation_are_shown_on_the_smaller_video(tmp_path: Path) -> None:
     make_video(tmp_path)
-    questions = sources.read_questions("vq2d", make_vq2d(tmp_path), tmp_path)
-    question = sources.pick(questions.items, 0)
+    queries = sources.read_benchmark("vq2d", make_vq2d(tmp_path), tmp_path)
+    question = sources.pick(queries.items, 0)
     methods = [("ours", result(tmp_path / "room", shift=3)), ("other", {question.key: track(SEEN, scale=2)})]
     shown = sources.benchmark_row(question, methods)
     assert np.array_equal(shown.truth.boxes_xyxy, track(SEEN).boxes_xyxy)
@@ -154,13 +154,13 @@ def test_boxes_of_a_larger_annotation_are_shown_on_the_smaller_video(tmp_path: P
     assert sources.benchmark_row(question, methods[1:]).curve is None
     assert shown.image(FRAMES + 5).index == FRAMES - 1
     with pytest.raises(DataError, match="There is no query 2: the annotations have 2, from 0"):
-        sources.pick(questions.items, 2)
+        sources.pick(queries.items, 2)
 
 
-def test_answers_to_different_questions_do_not_share_a_row(tmp_path: Path) -> None:
+def test_answers_to_different_queries_do_not_share_a_row(tmp_path: Path) -> None:
     first = result(make_video(tmp_path))
     second = result(tmp_path / "room", query=Query(first.query.image, Box(0, 0, 9, 9)))
-    with pytest.raises(DataError, match="'b' answers another question than 'a'"):
+    with pytest.raises(DataError, match="'b' answers another query than 'a'"):
         sources.result_row([("a", first), ("b", second)])
 
 
@@ -173,4 +173,4 @@ def test_a_large_image_keeps_the_coordinates_of_its_pixels() -> None:
     style.show_image(axes, np.zeros((900, 1800, 3), np.uint8))
     [image] = axes.images
     assert list(image.get_extent()) == [0, 1800, 900, 0]
-    assert image.get_array().shape == (320, style.MOST_PIXELS, 3)
+    assert image.get_array().shape == (320, style.MAX_SIDE_PX, 3)

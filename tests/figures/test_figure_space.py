@@ -1,4 +1,4 @@
-"""Cubes, sights and floors: known answers; and the two figures drawn from them."""
+"""Boxes, projections and floors: known answers; and the two figures drawn from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy.spatial.transform import Rotation
 from egohieraloc.data.ego4d_3d import Box3D, world_from_annotation
 from egohieraloc.errors import DataError
 from egohieraloc.figures import space, style
-from egohieraloc.figures.space import Scene, Sight
+from egohieraloc.figures.space import Projection, Scene
 from egohieraloc.query import Query
 from egohieraloc.types import Box, NotLocalized
 
@@ -47,10 +47,10 @@ def test_from_above_the_page_is_the_floor_and_up_is_never_seen() -> None:
 
 
 @pytest.mark.parametrize("azimuth", [-62.0, 0.0, 130.0])
-def test_a_sight_keeps_lengths_across_it_and_up_up(azimuth: float) -> None:
-    sight = Sight.over(PATH, elevation_deg=32, azimuth_deg=azimuth)
-    assert sight.page_from_world @ sight.page_from_world.T == pytest.approx(np.eye(2))
-    x, y = (sight(np.array([0, 0, 1.0])) - sight(np.zeros(3)))[0]
+def test_a_projection_keeps_lengths_across_it_and_up_up(azimuth: float) -> None:
+    project = Projection.over(PATH, elevation_deg=32, azimuth_deg=azimuth)
+    assert project.page_from_world @ project.page_from_world.T == pytest.approx(np.eye(2))
+    x, y = (project(np.array([0, 0, 1.0])) - project(np.zeros(3)))[0]
     assert (x, y) == pytest.approx((0, np.cos(np.radians(32))))
 
 
@@ -62,7 +62,7 @@ def test_the_floor_lies_under_everything_with_a_round_step() -> None:
     shadow = space._dropped(POINT[None], scene, lines)[0]
     assert shadow == pytest.approx([*POINT[:2], lines[0, 0, 2]])
     assert lines[..., 0].min() <= 0 <= 4.5 <= lines[..., 0].max()
-    with pytest.raises(DataError, match="nothing to draw in space"):
+    with pytest.raises(DataError, match="nothing to draw in 3D"):
         space._floor(Scene("", None, (("ours", None),), np.zeros((0, 3, 4))))
 
 
@@ -100,9 +100,9 @@ def test_scenes_with_and_without_a_query(tmp_path: Path) -> None:
 def test_rays_are_seen_from_their_side() -> None:
     answer = result(Path("unused"))
     azimuth = space._beside(answer.cameras, answer.place, PATH)
-    sight = Sight.over(PATH, elevation_deg=0, azimuth_deg=azimuth)
+    project = Projection.over(PATH, elevation_deg=0, azimuth_deg=azimuth)
     middle = np.mean([answer.cameras.poses[view.frame_index].center_world for view in answer.place.views], 0)
-    across = (sight(answer.place.point_world) - sight(middle))[0]
+    across = (project(answer.place.point_world) - project(middle))[0]
     assert abs(across[0]) == pytest.approx(np.linalg.norm((answer.place.point_world - middle)[:2]))
 
 
@@ -117,5 +117,5 @@ def test_from_2d_to_3d(tmp_path: Path) -> None:
     space.draw_lift(tmp_path / "a.svg", [("ours", few)])
     text = (tmp_path / "a.svg").read_text()
     assert [f">{t} s<" in text for t in ("0.8", "1.0", "1.2", "1.4")] == [False, True, True, False]
-    with pytest.raises(DataError, match=r"'other' has no place in space\. Make it with `egohieraloc locate"):
+    with pytest.raises(DataError, match=r"'other' has no 3D place\. Make it with `egohieraloc locate"):
         space.draw_lift(tmp_path / "b.svg", [("other", other)])

@@ -43,6 +43,17 @@ def walk(count: int, *, camera: Camera = CAMERA, turn_deg: float = 50.0) -> list
     return shots
 
 
+def ring(count: int, *, turns: float) -> list[Shot]:
+    """A walk in a circle that looks outwards; with more than one turn it returns to where it began."""
+    textures = _textures()
+    shots = []
+    for i, angle in enumerate(np.linspace(0, 2 * np.pi * turns, count)):
+        sine, cosine = np.sin(angle), np.cos(angle)
+        center = np.array([0.9 * sine, 0.1 * np.sin(2 * angle) - 0.2, 0.9 * cosine])
+        shots.append(_shot(i, CAMERA, _pose(center, np.array([sine, 0.15, cosine])), textures))
+    return shots
+
+
 def object_center() -> np.ndarray:
     return (BOXES[0][0] + BOXES[0][1]) / 2
 

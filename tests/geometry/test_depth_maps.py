@@ -74,7 +74,7 @@ def test_no_fit_is_none_not_a_guess():
     assert fit_affine_disparity(values, 1 / values, DepthConfig(min_points=41)) is None
 
 
-def test_a_fit_few_points_support_is_not_believed():
+def test_a_fit_that_few_points_support_is_refused():
     generator = np.random.default_rng(0)
     values = generator.uniform(0.1, 5, 100)
     depth = np.where(np.arange(100) < 20, 1 / (0.35 * values + 0.08), generator.uniform(0.1, 100, 100))

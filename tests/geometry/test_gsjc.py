@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 from egohieraloc.config import FusionConfig
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.gsjc import (
-    View,
+    ObjectView,
     baseline_factor,
     depth_factor,
     fuse,
@@ -37,7 +37,7 @@ def look_at(center: np.ndarray, target: np.ndarray) -> CameraPose:
 
 def make_views(
     count: int = 8, spread_deg: float = 40.0, camera: Camera = CAMERA, **values: float
-) -> list[View]:
+) -> list[ObjectView]:
     """Cameras on an arc around the object, which they see exactly and off the centre of the image."""
     views = []
     for i, angle in enumerate(np.radians(np.linspace(-spread_deg / 2, spread_deg / 2, count))):
@@ -46,11 +46,13 @@ def make_views(
         in_camera = pose.to_cam(TARGET)
         fields = {"pixel_error": 4.0, "diagonal_px": 60.0, "semantic": 0.9, "depth_error": 0.1}
         fields |= {"depth_variance": 0.01} | values
-        views.append(View(i, camera, pose, camera.project(in_camera)[0], depth=float(in_camera[2]), **fields))
+        views.append(
+            ObjectView(i, camera, pose, camera.project(in_camera)[0], depth=float(in_camera[2]), **fields)
+        )
     return views
 
 
-def weights(views: list[View], config: FusionConfig) -> np.ndarray:
+def weights(views: list[ObjectView], config: FusionConfig) -> np.ndarray:
     fused = fuse(views, config)
     assert fused is not None
     return np.array([view.weight for view in fused.views])
@@ -253,6 +255,34 @@ def test_covariance_tells_the_size_and_the_direction_of_the_error():
     assert values[2] > 4 * values[1]
 
 
+def test_depths_that_scatter_inflate_the_covariance():
+    """Two depths straight ahead, `scatter` errors before and behind the truth: a known variance in depth.
+
+    Within their error it is that of one depth (depths of one track count as one measurement). Beyond, it
+    follows what is seen, not what is claimed: scatter^2 / 6, so twice the scatter is four times as much.
+    """
+    pose = look_at(TARGET - [0, 0, 3.0], TARGET)
+    view = replace(make_views(1)[0], pose=pose, pixel=np.array(CAMERA.principal_point), depth_error=0.02)
+    for scatter, variance in ((1.0, 1.0), (6.0, 6.0), (12.0, 24.0)):
+        fused = fuse([replace(view, depth=3 + sign * scatter * 0.02) for sign in (-1, 1)])
+        assert fused.covariance[2, 2] == pytest.approx(variance * 0.02**2, rel=1e-6)
+
+
+@pytest.mark.parametrize("claimed_px", [0.5, 2.0])
+def test_rays_that_scatter_inflate_the_covariance(claimed_px):
+    """Twice the scatter is four times the covariance, whatever error the centres claim."""
+    shift = np.random.default_rng(0).normal(size=(12, 2))
+    found = {}
+    for scatter_px in (0.0, 4.0, 8.0):
+        views = [
+            replace(view, pixel=view.pixel + scatter_px * s, pixel_error=claimed_px, depth=None)
+            for view, s in zip(make_views(12, 60.0), shift, strict=True)
+        ]
+        found[scatter_px] = np.trace(fuse(views, FusionConfig(**OFF)).covariance)
+    assert found[4.0] > 1.5 * found[0.0]
+    assert found[8.0] == pytest.approx(4 * found[4.0], rel=0.1)
+
+
 def test_wide_views_are_worth_more_than_narrow_ones():
     assert np.trace(fuse(make_views(8, 60.0)).covariance) < np.trace(fuse(make_views(8, 5.0)).covariance)
 
@@ -273,7 +303,7 @@ def test_rays_that_scatter_more_than_they_claim_count_less_than_depth():
             for v in make_views(8, 15.0)
         ]
         errors.append(np.linalg.norm(fuse(views).point_world - TARGET))
-    assert np.mean(errors) < 0.2  # 0.3 if their claim is believed
+    assert np.mean(errors) < 0.2  # 0.3 if the claimed error is used
 
 
 def test_a_view_that_disagrees_counts_less_even_without_the_reprojection_factor():

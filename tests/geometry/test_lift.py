@@ -71,6 +71,7 @@ def test_without_mask_the_middle_of_the_box_counts():
     pixels = region_of(prediction(), CAMERA, literal=False).pixels
     assert pixels.min(0) == pytest.approx([20, 12], abs=0.5)
     assert pixels.max(0) == pytest.approx([28, 20], abs=0.5)
+    assert pixels.mean(0) == pytest.approx(BOX.center)
     outside = region_of(prediction(box=Box(-20, 8, 10, 24)), CAMERA, literal=True).pixels
     assert outside[:, 0].min() > 0
 
@@ -93,6 +94,36 @@ def test_depth_of_the_object_not_of_the_rim():
     assert plane.depth == 2
     assert plane.depth_error == pytest.approx(np.hypot(0.05 * 2, 0.3 * 16 * 2 / 50))
     np.testing.assert_allclose(plane.point_world, [(24 - 32) / 50 * 2, (16 - 24) / 50 * 2, 2])
+
+
+def test_errors_of_a_view_are_known_in_full():
+    """A quarter of the depths at 1.9, a half at 2, a quarter at 2.1: the median is 2, the MAD 0.05."""
+    depth = np.full((48, 64), 2.0, np.float32)
+    depth[::2, ::2], depth[1::2, 1::2] = 1.9, 2.1
+    deviation = 1.4826 * 0.05
+    size = 16 * 2 / 50
+    view = lift(prediction(), CAMERA, POSE, DEFAULT, depth_map=DepthMap(depth, DepthUnit.SFM))
+    assert view.depth == pytest.approx(2 + 0.2 * size)
+    assert view.depth_variance == pytest.approx((deviation / 2) ** 2, rel=1e-5)
+    wanted = np.linalg.norm([deviation / 2, 0.05 * 2, 0.3 * size])
+    assert view.depth_error == pytest.approx(wanted, rel=1e-5)
+    assert view.diagonal_px == pytest.approx(16 * np.sqrt(2))
+    assert view.pixel_error == pytest.approx(np.hypot(1, 0.08 * 16 * np.sqrt(2)))
+    assert (view.semantic, view.frame_index) == (0.8, 0)
+
+
+def test_spread_is_the_standard_deviation_of_the_depth():
+    """Normal noise of 0.1 around 2: both forms find it, and the paper's adds 5 % of the depth."""
+    noise = np.random.default_rng(0).normal(2, 0.1, (480, 640)).astype(np.float32)
+    large = Camera("PINHOLE", 640, 480, (500.0, 500.0, 320.0, 240.0))
+    whole = prediction(box=Box(2, 2, 638, 478), mask=np.ones((238, 318), bool))
+    found, literal = (
+        lift(whole, large, POSE, config, depth_map=DepthMap(noise, DepthUnit.SFM))
+        for config in (DEFAULT, LITERAL)
+    )
+    assert found.depth_variance == pytest.approx((0.1 / 2) ** 2, rel=0.02)
+    assert literal.depth_variance == pytest.approx(0.1**2, rel=0.02)
+    assert literal.depth_error == pytest.approx(np.hypot(0.1, 0.05 * 2), rel=0.02)
 
 
 def test_confidence_weighs_the_depth():
@@ -123,11 +154,13 @@ def test_centroid_of_a_mask_or_centre_of_a_box():
     assert lift(prediction(), CAMERA, POSE, DEFAULT).pixel == pytest.approx([24, 16])
 
 
-def test_an_object_cut_by_the_border_has_an_unsure_centre():
+def test_an_object_cut_by_the_border_has_an_uncertain_centre():
     inside, cut = prediction(), prediction(box=Box(0, 8, 16, 24))
     assert lift(cut, CAMERA, POSE, DEFAULT).pixel_error == 3 * lift(inside, CAMERA, POSE, DEFAULT).pixel_error
     for box in (Box(48, 8, 64, 24), Box(16, 0, 32, 16), Box(16, 32, 32, 48)):
         assert lift(prediction(box=box), CAMERA, POSE, DEFAULT).pixel_error > 5
+    for box in (Box(2, 8, 18, 24), Box(46, 8, 62, 24), Box(16, 2, 32, 18), Box(16, 30, 32, 46)):
+        assert lift(prediction(box=box), CAMERA, POSE, DEFAULT).pixel_error < 3  # near the border, not cut
 
 
 def test_depth_from_points_when_there_is_no_map():
@@ -135,6 +168,10 @@ def test_depth_from_points_when_there_is_no_map():
     assert lift(prediction(), CAMERA, POSE, DEFAULT, points=points).depth == pytest.approx(2.1)
     on_mask = lift(masked(np.ones((8, 8), bool)), CAMERA, POSE, DEFAULT, points=points)
     assert on_mask.depth == pytest.approx(2.1 * (1 + 0.2 * 16 / 50))  # they lie on the side one sees
+    near = ObjectPoints(points.xyz_world / 10, points.weight)  # depth has no least value but zero
+    assert lift(prediction(), CAMERA, POSE, DEFAULT, points=near).depth == pytest.approx(0.21)
+    three = ObjectPoints(points.xyz_world[:3], points.weight[:3])
+    assert lift(prediction(), CAMERA, POSE, DEFAULT, points=three).depth == pytest.approx(2.1)
     few = ObjectPoints(points.xyz_world[:2], points.weight[:2])
     assert lift(prediction(), CAMERA, POSE, DEFAULT, points=few).depth is None
     unknown = DepthMap(np.zeros((4, 4), np.float32), DepthUnit.SFM)
@@ -153,6 +190,8 @@ def test_points_on_the_object_are_those_that_stay_in_its_box():
     frames = tuple(PosedFrame(i, i / 5, POSE) for i in range(3))
     world = Reconstruction(CAMERA, frames, "sfm", sparse)
     track = [prediction(frame_index=i, sample=i) for i in range(3)]
+    halves = object_points(track[:2], world, DEFAULT)
+    assert len(halves.weight) == 2  # point 1 is inside in one of two frames: half of them suffice
     found = object_points(track, world, DEFAULT)
     np.testing.assert_array_equal(found.xyz_world, [[1, 0, 0]])
     assert found.weight == pytest.approx([3.0])  # at the centre, three times

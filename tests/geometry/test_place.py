@@ -42,7 +42,7 @@ def located(answer: object) -> Localization3D:
     return answer
 
 
-def test_the_answer_is_seen_from_the_asking_camera():
+def test_the_answer_is_seen_from_the_query_camera():
     answer = located(
         place(track(range(6)), walk(), query_time_s=1.8, depth=depth_maps(range(6)), config=FLAT)
     )
@@ -65,7 +65,7 @@ def test_views_without_pose_are_skipped_and_counted():
     np.testing.assert_allclose(answer.point_world, TARGET, atol=1e-6)
 
 
-def test_asking_frame_without_pose_takes_the_nearest_within_two_seconds():
+def test_a_query_frame_without_pose_takes_the_nearest_within_two_seconds():
     world = walk(20, unposed=tuple(range(10, 20)))
     answer = located(place(track(range(6)), world, query_time_s=3.8))
     assert answer.query_frame == 54  # 1.8 s, two seconds before
@@ -75,7 +75,7 @@ def test_asking_frame_without_pose_takes_the_nearest_within_two_seconds():
     assert (refused.posed_frames, refused.num_frames) == (10, 20)
 
 
-def test_a_track_without_any_pose_borrows_one_or_says_so():
+def test_a_track_without_any_pose_borrows_one_nearby_in_time():
     world = walk(20, unposed=tuple(range(8, 20)))
     answer = located(place(track(range(9, 12)), world, query_time_s=0.0, depth=depth_maps(range(9, 12))))
     assert [view.frame_index for view in answer.views] == [54]
@@ -141,7 +141,7 @@ def test_settings_reach_the_fusion():
     answer = place(track(range(6)), walk(), query_time_s=0.0, depth=depth_maps(range(6), 5.0), config=config)
     assert located(answer).point_world[2] == pytest.approx(
         5.0, abs=1e-3
-    )  # the paper's form believes the depth
+    )  # the paper's form follows the depth
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,24 @@ def test_nearest_posed_frame():
     assert WALK.nearest_posed(0.21).index == 12
     assert WALK.nearest_posed(0.2).index == 0  # equally far: the earlier one
     assert WALK.nearest_posed(9.0).index == 18
+    assert WALK.nearest_posed(1.0, within_s=0.5).index == 18
+    assert WALK.nearest_posed(1.0, within_s=0.3) is None
+
+
+def test_frames_of_another_size_have_another_camera_and_other_pixels():
+    """What a point's pixel is in the large frame, resizing gives too; a sideways stretch moves x alone."""
+    pose, point = POSE, np.array([[0.3, -0.4, 2.0]])
+    lens = Camera("PINHOLE", 640, 480, (500.0, 520.0, 310.0, 250.0))
+    for camera in (WALK.camera, lens):
+        pixel = camera.project(pose.to_cam(point))
+        large = Reconstruction(camera, WALK.frames, "m", SparsePoints(point, *np.zeros((2, 1), int), pixel))
+        small = large.resized(320, 240)
+        assert (small.camera.width, small.camera.height, small.camera.model) == (320, 240, camera.model)
+        np.testing.assert_allclose(small.points.pixel, pixel / 2)
+        np.testing.assert_allclose(small.camera.project(pose.to_cam(point)), pixel / 2)
+    wide = large.resized(1280, 480)
+    np.testing.assert_allclose(wide.points.pixel, pixel * (2, 1))
+    assert wide.camera.params == (750.0, 780.0, 620.0, 250.0)  # one lens: the mean of both scales
     assert Reconstruction(WALK.camera, (PosedFrame(0, 0.0, None),)).nearest_posed(0.0) is None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pycolmap
 import pytest
-from box_world import Shot, object_box, object_center, walk
+from box_world import Shot, object_box, object_center, ring, walk
 
 from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError, OutputError
 from egohieraloc.geometry import sfm
 from egohieraloc.geometry import sfm_process as module
-from egohieraloc.geometry.align import align_to_positions
+from egohieraloc.geometry.align import align_to_positions, fit_sim3
 from egohieraloc.geometry.camera import Camera
-from egohieraloc.geometry.job import read_job
 from egohieraloc.geometry.place import place
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
+from egohieraloc.geometry.sfm import SfmJob
 from egohieraloc.geometry.sfm_process import Anchor, reconstruct
 from egohieraloc.types import Frame, FramePrediction, Localization3D, NotLocalized
 
@@ -70,10 +69,9 @@ def test_a_rendered_walk_is_posed_and_its_object_is_placed(tmp_path):
     stages: list[str] = []
     found = reconstruct(
         [shot.frame for shot in shots],
-        cache=tmp_path,
-        key="walk",
+        tmp_path / "walk.npz",
         config=QUICK,
-        progress=lambda stage, share: stages.append(stage),
+        progress=lambda stage, done, total: stages.append(stage),
     )
     assert isinstance(found, Reconstruction), found
     assert found.num_posed >= 0.95 * len(shots)
@@ -84,13 +82,36 @@ def test_a_rendered_walk_is_posed_and_its_object_is_placed(tmp_path):
     assert found.camera.focal[0] == pytest.approx(280, rel=0.02)
     check_place(shots, metric)
     # The second question costs nothing: the frames are not even read.
-    again = reconstruct(must_not_be_read(), cache=tmp_path, key="walk", config=QUICK)
+    again = reconstruct(must_not_be_read(), tmp_path / "walk.npz", config=QUICK)
     assert isinstance(again, Reconstruction)
     assert kept(tmp_path) == ["walk.npz"]
     # A damaged cache is noticed.
     (tmp_path / "walk.npz").write_bytes(b"damaged")
     with pytest.raises(AssertionError, match="were read"):
-        reconstruct(must_not_be_read(), cache=tmp_path, key="walk", config=QUICK)
+        reconstruct(must_not_be_read(), tmp_path / "walk.npz", config=QUICK)
+
+
+def path_error(found: Reconstruction | NotLocalized, shots: list[Shot]) -> float:
+    """Root mean square distance of all camera centres from the true ones after the best Sim3."""
+    assert isinstance(found, Reconstruction), found
+    assert found.num_posed == len(shots)
+    source = np.array([found.poses[shot.frame.index].center_world for shot in shots])
+    target = np.array([shot.pose.center_world for shot in shots])
+    return float(np.sqrt(((fit_sim3(source, target).points(source) - target) ** 2).sum(1).mean()))
+
+
+def test_a_walk_that_returns_needs_its_loop(tmp_path):
+    """A turn and a fifth, each frame matched with the next two: without frames that look alike it drifts."""
+    shots = ring(40, turns=1.2)
+    error = {}
+    for loops in (4, 0):
+        config = SfmConfig(max_features=300, num_threads=1, overlap=2, loop_neighbours=loops)
+        found = reconstruct(
+            [s.frame for s in shots], tmp_path / f"{loops}.npz", config=config, focal_px=280.0
+        )
+        error[loops] = path_error(found, shots)
+    assert error[4] < 0.01  # of a circle with radius 0.9
+    assert error[0] > 4 * error[4]
 
 
 @pytest.mark.slow
@@ -98,9 +119,7 @@ def test_rendered_walk_with_frames_left_for_registration(tmp_path):
     """Must show: 95 % posed, place within 3 % of its distance, direction within 2 degrees."""
     shots = walk(48)
     config = SfmConfig(max_map_frames=30)
-    found = reconstruct(
-        [shot.frame for shot in shots], cache=tmp_path, key="walk", config=config, focal_px=300.0
-    )
+    found = reconstruct([shot.frame for shot in shots], tmp_path / "walk.npz", config=config, focal_px=300.0)
     assert isinstance(found, Reconstruction), found
     assert found.num_posed >= 0.95 * len(shots)
     truth = {shot.frame.index: shot.pose.center_world for shot in shots}
@@ -117,7 +136,7 @@ def test_renders_of_known_position_make_the_path_metric(tmp_path):
     renders = walk(14, camera=other)[::2]
     anchors = [Anchor(render.frame.rgb, other, render.pose.center_world) for render in renders]
     anchors[2] = Anchor(anchors[2].rgb, other, anchors[2].center_world + 3.0)
-    found = reconstruct([s.frame for s in shots], cache=tmp_path, key="walk", config=QUICK, anchors=anchors)
+    found = reconstruct([s.frame for s in shots], tmp_path / "walk.npz", config=QUICK, anchors=anchors)
     assert isinstance(found, Reconstruction), found
     assert found.unit == "m"
     assert len(found.frames) == 16
@@ -126,7 +145,7 @@ def test_renders_of_known_position_make_the_path_metric(tmp_path):
             found.poses[shot.frame.index].center_world, shot.pose.center_world, atol=0.03
         )
     check_place(shots, found)
-    few = reconstruct([s.frame for s in shots], cache=tmp_path, key="few", config=QUICK, anchors=anchors[:4])
+    few = reconstruct([s.frame for s in shots], tmp_path / "few.npz", config=QUICK, anchors=anchors[:4])
     assert isinstance(few, Reconstruction)
     assert few.unit == "sfm"
 
@@ -139,7 +158,7 @@ def test_renders_of_known_position_make_the_path_metric(tmp_path):
 )
 def test_other_ways_to_a_map(tmp_path, config):
     shots = walk(16)
-    found = reconstruct([shot.frame for shot in shots], cache=tmp_path, key="walk", config=config)
+    found = reconstruct([shot.frame for shot in shots], tmp_path / "walk.npz", config=config)
     assert isinstance(found, Reconstruction), found
     assert found.num_posed >= 15
     truth = {shot.frame.index: shot.pose.center_world for shot in shots}
@@ -152,7 +171,7 @@ def test_a_fisheye_walk_with_a_guess_far_off(tmp_path):
     lens = Camera("SIMPLE_RADIAL_FISHEYE", 320, 240, (130.0, 160.0, 120.0, -0.03))
     shots = walk(20, camera=lens)
     config = SfmConfig(max_features=600, camera_model="SIMPLE_RADIAL_FISHEYE")
-    found = reconstruct([shot.frame for shot in shots], cache=tmp_path, key="fisheye", config=config)
+    found = reconstruct([shot.frame for shot in shots], tmp_path / "fisheye.npz", config=config)
     assert isinstance(found, Reconstruction), found
     assert found.num_posed >= 19
     np.testing.assert_allclose(found.camera.params, lens.params, rtol=0.02)
@@ -164,17 +183,17 @@ def test_anchors_share_one_camera(tmp_path):
     cameras = [Camera("PINHOLE", 64, 48, (focal, focal, 32.0, 24.0)) for focal in (50.0, 60.0)]
     anchors = [Anchor(np.zeros((48, 64, 3), np.uint8), camera, np.zeros(3)) for camera in cameras]
     with pytest.raises(GeometryError, match="one camera"):
-        reconstruct(blank_frames(), cache=tmp_path, key="anchors", anchors=anchors)
+        reconstruct(blank_frames(), tmp_path / "anchors.npz", anchors=anchors)
 
 
 def test_images_without_features_are_a_reason_not_a_crash(tmp_path):
-    answer = reconstruct(blank_frames(), cache=tmp_path, key="blank", config=QUICK)
+    answer = reconstruct(blank_frames(), tmp_path / "blank.npz", config=QUICK)
     assert isinstance(answer, NotLocalized)
     assert "no frame has a feature" in answer.reason
     assert answer.num_frames == 4
 
 
-def test_two_that_ask_at_once_take_turns(tmp_path, monkeypatch):
+def test_two_processes_with_one_file_take_turns(tmp_path, monkeypatch):
     log = tmp_path / "log"
     note = f"print(word, file=open({str(log)!r}, 'a'))"
     replace_process(
@@ -182,30 +201,29 @@ def test_two_that_ask_at_once_take_turns(tmp_path, monkeypatch):
         f"import time\nfor word in ('begins', 'ends'):\n    {note}\n    time.sleep(0.3)",
     )
     with ThreadPoolExecutor(2) as pool:
-        asked = [
-            pool.submit(reconstruct, blank_frames(), cache=tmp_path, key="both", config=QUICK)
-            for _ in range(2)
+        runs = [
+            pool.submit(reconstruct, blank_frames(), tmp_path / "both.npz", config=QUICK) for _ in range(2)
         ]
-        assert all(isinstance(answer.result(), NotLocalized) for answer in asked)
+        assert all(isinstance(answer.result(), NotLocalized) for answer in runs)
     assert log.read_text().split() == ["begins", "ends"] * 2
 
 
 def test_a_killed_process_is_a_reason_and_the_next_try_goes_on(tmp_path, monkeypatch):
     replace_process(monkeypatch, f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})")
-    answer = reconstruct(blank_frames(), cache=tmp_path, key="dies", config=QUICK)
+    answer = reconstruct(blank_frames(), tmp_path / "dies.npz", config=QUICK)
     assert isinstance(answer, NotLocalized)
     assert "ended early (code -9)" in answer.reason
     assert (tmp_path / "dies.work" / "log.txt").exists()
-    assert read_job(tmp_path / "dies.work").frame_index == (0, 6, 12, 18)
-    reconstruct(must_not_be_read(), cache=tmp_path, key="dies", config=QUICK)  # the images are there
+    assert SfmJob.read(tmp_path / "dies.work").frame_index == (0, 6, 12, 18)
+    reconstruct(must_not_be_read(), tmp_path / "dies.npz", config=QUICK)  # the images are there
 
 
 def test_a_run_stopped_among_the_features_goes_on_with_the_same_camera(tmp_path, monkeypatch):
     shots = walk(5)
     replace_process(monkeypatch, "raise SystemExit(1)")
-    reconstruct([shot.frame for shot in shots], cache=tmp_path, key="stopped", config=QUICK)
+    reconstruct([shot.frame for shot in shots], tmp_path / "stopped.npz", config=QUICK)
     folder = tmp_path / "stopped.work"
-    job = read_job(folder)
+    job = SfmJob.read(folder)
     few = replace(job, frame_index=(0, 1), time_s=(0.0, 0.2), sharpness=(1.0, 1.0))
     sfm._extract(folder, few)
     sfm._extract(folder, job)
@@ -222,9 +240,9 @@ def test_small_images_are_doubled_only_where_features_are_few(tmp_path, monkeypa
     for limit in (0, 10_000):
         monkeypatch.setattr(sfm, "_FEW_FEATURES", limit)
         config = SfmConfig(num_threads=1)
-        reconstruct([shot.frame for shot in shots], cache=tmp_path, key=f"few{limit}", config=config)
+        reconstruct([shot.frame for shot in shots], tmp_path / f"few{limit}.npz", config=config)
         folder = tmp_path / f"few{limit}.work"
-        sfm._extract(folder, read_job(folder))
+        sfm._extract(folder, SfmJob.read(folder))
         database = pycolmap.Database.open(folder / "database.db")
         found[limit] = database.num_keypoints()
         database.close()
@@ -233,31 +251,35 @@ def test_small_images_are_doubled_only_where_features_are_few(tmp_path, monkeypa
 
 def test_other_settings_start_afresh(tmp_path, monkeypatch):
     replace_process(monkeypatch, "raise SystemExit(1)")
-    reconstruct(blank_frames(), cache=tmp_path, key="key", config=QUICK)
-    reconstruct(blank_frames(5), cache=tmp_path, key="key", config=SfmConfig(overlap=3))
-    assert len(read_job(tmp_path / "key.work").frame_index) == 5
+    reconstruct(blank_frames(), tmp_path / "key.npz", config=QUICK)
+    reconstruct(blank_frames(5), tmp_path / "key.npz", config=SfmConfig(overlap=3))
+    assert len(SfmJob.read(tmp_path / "key.work").frame_index) == 5
 
 
-def test_killed_from_outside_in_the_middle(tmp_path):
+def test_killed_from_outside_in_the_middle(tmp_path, monkeypatch):
     """The real process, killed while it works."""
+    started: list[subprocess.Popen] = []
+    start = subprocess.Popen
 
-    def kill_child(stage: str, share: float) -> None:
-        children = subprocess.run(
-            ["pgrep", "-P", str(os.getpid())], capture_output=True, text=True, check=True
-        )
-        for child in children.stdout.split():
-            if "egohieraloc.geometry.sfm" in Path(f"/proc/{child}/cmdline").read_text():
-                os.kill(int(child), signal.SIGKILL)
+    def popen(command: list[str], **options: object) -> subprocess.Popen:
+        started.append(start(command, **options))
+        return started[0]
 
-    answer = reconstruct(blank_frames(), cache=tmp_path, key="killed", config=QUICK, progress=kill_child)
+    monkeypatch.setattr(module.subprocess, "Popen", popen)
+    answer = reconstruct(
+        [shot.frame for shot in walk(8)],
+        tmp_path / "killed.npz",
+        config=QUICK,
+        progress=lambda stage, done, total: started[0].kill(),
+    )
     assert isinstance(answer, NotLocalized)
-    assert "ended early" in answer.reason
+    assert "ended early (code -9)" in answer.reason
     assert not (tmp_path / "killed.npz").exists()
 
 
 def test_too_slow_is_a_reason(tmp_path, monkeypatch):
     replace_process(monkeypatch, "import time; time.sleep(60)")
-    answer = reconstruct(blank_frames(), cache=tmp_path, key="slow", config=SfmConfig(max_time_s=0.5))
+    answer = reconstruct(blank_frames(), tmp_path / "slow.npz", config=SfmConfig(max_time_s=0.5))
     assert isinstance(answer, NotLocalized)
     assert "longer than 0.5 s" in answer.reason
 
@@ -265,22 +287,22 @@ def test_too_slow_is_a_reason(tmp_path, monkeypatch):
 def test_progress_ignores_what_is_not_progress(tmp_path, monkeypatch):
     replace_process(
         monkeypatch,
-        "print('hello'); print('[1]'); print('{\"stage\": \"mapping\", \"share\": 0.5}')",
+        'print(\'hello\'); print(\'[1]\'); print(\'{"stage": "matching", "done": 3, "total": 8}\')',
     )
     heard = []
-    reconstruct(blank_frames(), cache=tmp_path, key="talk", config=QUICK, progress=lambda *a: heard.append(a))
-    assert heard == [("mapping", 0.5)]
+    reconstruct(blank_frames(), tmp_path / "talk.npz", config=QUICK, progress=lambda *a: heard.append(a))
+    assert heard == [("matching", 3, 8)]
 
 
 def test_few_frames_and_bad_input(tmp_path):
-    assert "2 frames are too few" in reconstruct(blank_frames(2), cache=tmp_path, key="few").reason
+    assert "2 frames are too few" in reconstruct(blank_frames(2), tmp_path / "few.npz").reason
     assert kept(tmp_path) == []
     odd = [*blank_frames(3), Frame(9, 1.0, np.zeros((10, 10, 3), np.uint8))]
     with pytest.raises(GeometryError, match="frame 9 is 10x10"):
-        reconstruct(odd, cache=tmp_path, key="odd")
+        reconstruct(odd, tmp_path / "odd.npz")
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="Choose a folder"):
-        reconstruct(blank_frames(), cache=tmp_path / "file", key="here")
+        reconstruct(blank_frames(), tmp_path / "file" / "here.npz")
 
 
 def test_large_frames_are_reduced_and_the_answer_is_in_their_own_pixels(tmp_path):
@@ -290,7 +312,7 @@ def test_large_frames_are_reduced_and_the_answer_is_in_their_own_pixels(tmp_path
         for s in shots
     ]
     config = SfmConfig(max_features=600, num_threads=1, max_image_side=320)
-    found = reconstruct(large, cache=tmp_path, key="large", config=config, focal_px=560.0)
+    found = reconstruct(large, tmp_path / "large.npz", config=config, focal_px=560.0)
     assert isinstance(found, Reconstruction), found
     assert (found.camera.width, found.camera.height) == (640, 480)
     assert found.camera.focal[0] == pytest.approx(560, rel=0.1)

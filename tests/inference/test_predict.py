@@ -17,7 +17,7 @@ from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Predictor, choose_device
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.ram import SURE
+from egohieraloc.models.ram import EVEN_CELL_LOGIT
 from egohieraloc.models.weights import Calibration, Weights
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Mask
@@ -47,8 +47,8 @@ def test_score_is_how_sure_the_best_cell_is(predictor: Predictor, packed: Packed
     masks = torch.sigmoid(output.ram.mask_logits.float()).numpy()
     best = output.ram.cell_logits.float().numpy().max((1, 2))
     assert len(answers) == 2
-    for answer, mask, sure in zip(answers, masks, best, strict=True):
-        assert answer.score == pytest.approx(expit(2 * (sure - SURE)), rel=1e-4)
+    for answer, mask, highest in zip(answers, masks, best, strict=True):
+        assert answer.score == pytest.approx(expit(2 * (highest - EVEN_CELL_LOGIT)), rel=1e-4)
         tight = box_from_mask(mask)
         if tight is not None:
             assert answer.box.xyxy == tuple(4 * v for v in tight.xyxy)
@@ -91,7 +91,7 @@ def test_a_mask_of_the_user_is_trusted(predictor: Predictor) -> None:
     mask[40:80, 50:90] = True
     found = predictor.prepare(replace(QUERY, mask=mask)).mask
     assert (found.quality, found.level) == (1.0, 0)
-    assert found.mask.mean() == pytest.approx(40 * 40 / 96**2, rel=0.1)
+    assert (found.mask >= 128).mean() == pytest.approx(40 * 40 / 96**2, rel=0.1)
 
 
 @pytest.mark.parametrize(("quality", "level"), [(0.9, 0), (0.5, 1), (0.2, 2)])
@@ -125,6 +125,55 @@ def test_coarse_scores_one_by_one_equal_those_together(predictor: Predictor, pac
         predictor.coarse(query, packed.match[i : i + 1], packed.match_scale[i : i + 1])[0] for i in range(3)
     ]
     np.testing.assert_allclose(together, alone, atol=0.05)
+
+
+def test_padded_pixels_have_no_say(predictor: Predictor) -> None:
+    """A box of 50 pixels, 3 from the corner: the window of 80 begins 12 outside, more than a cell."""
+    mask = np.zeros(IMAGE.shape[:2], bool)
+    mask[3:53, 3:53] = True
+    template = predictor.prepare(Query(IMAGE, Box(3, 3, 53, 53), mask=mask)).template
+    counted = ((template.foreground + template.background)[0, :64] > 0).view(8, 8)
+    assert not counted[0].any()
+    assert not counted[:, 0].any()
+    assert counted[1:, 1:].all()
+
+
+def with_blank_masks(*, best: tuple[int, int]) -> Predictor:
+    """A network that outlines nothing, is confident of one cell and gives each cell a box of two by two."""
+    torch.manual_seed(0)
+    network = EgoHieraLocNet(preset("tiny")).eval().requires_grad_(False)
+    network.ram.decoder.out.bias.fill_(-100)
+    network.ram.box.weight.zero_()
+    network.ram.box.bias.zero_()
+    cells = torch.zeros(1, 1, 14, 14)
+    cells[0, 0, best[0], best[1]] = 5
+    network.ram.cell.register_forward_hook(lambda _module, _inputs, output: cells.expand_as(output))
+    return Predictor(Weights(network, Calibration(), "test"), device="cpu")
+
+
+def test_without_a_mask_the_box_is_that_of_the_best_cell(packed: PackedFeatures) -> None:
+    """Cell 3 down, 9 across on a canvas of 224 pixels: its centre and one cell to every side."""
+    predictor = with_blank_masks(best=(3, 9))
+    query = predictor.prepare(QUERY)
+    answers, _ = predictor.decode(query, packed[:1], predictor.start(query))
+    assert answers[0].mask.max() == 0
+    assert answers[0].box.xyxy == pytest.approx((8.5 * 16, 2.5 * 16, 10.5 * 16, 4.5 * 16), abs=0.1)
+
+
+def test_faint_pixels_of_a_sample_are_no_foreground_of_its_template(
+    predictor: Predictor, packed: PackedFeatures
+) -> None:
+    """A mask of bytes: 255 is certain, 100 is less than even."""
+    query, mask = predictor.prepare(QUERY), np.full((56, 56), 100, np.uint8)
+    mask[18:38, 18:28] = 255
+    answers, _ = predictor.decode(query, packed[:1], predictor.start(query))
+    shown = replace(answers[0], box=Box(72, 72, 152, 152), mask=mask)
+    faint = predictor.template_from_sample(packed[:1], shown).template
+    shown = replace(shown, mask=np.where(mask == 255, mask, 0))
+    sharp = predictor.template_from_sample(packed[:1], shown).template
+    assert torch.equal(faint.foreground, sharp.foreground)
+    assert torch.equal(faint.background, sharp.background)
+    assert 0 < sharp.foreground[0, :64].sum() < 25
 
 
 def test_what_comes_out_is_numpy(packed: PackedFeatures) -> None:

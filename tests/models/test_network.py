@@ -85,7 +85,7 @@ def test_shapes_of_the_three_verbs(network: EgoHieraLocNet, images: tuple[Tensor
     assert template.tokens.shape == (2, 8 * 8 + 4 * 4, 48)
     output, state = network.match(template, features, network.initial_state(template))
     assert output.ram.mask_logits.shape == (6, 56, 56)
-    assert output.ram.presence_logit.shape == (6,)
+    assert output.ram.score_logit.shape == (6,)
     assert output.ram.boxes.shape == (6, 4, 14, 14)
     x1, y1, x2, y2 = output.ram.boxes.unbind(1)
     assert (x1 < x2).all()
@@ -268,7 +268,7 @@ def test_queries_without_background_do_not_break_attention(
     output: MatchOutput
     output, _ = network.match(template, network.encode_frames(frames[:1]), network.initial_state(template))
     assert output.ram.mask_logits.isfinite().all()
-    assert output.ram.presence_logit.isfinite().all()
+    assert output.ram.score_logit.isfinite().all()
 
 
 def test_paper_preset_ends_its_descriptors_with_relu() -> None:

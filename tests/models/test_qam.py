@@ -194,6 +194,17 @@ def test_the_ellipse_reaches_further_along_its_long_axis() -> None:
         assert step(state, blobs(right, below), FIXED)[1].candidate[0].tolist() == expected
 
 
+@pytest.mark.parametrize(("response", "expected"), [(0.65, [10, 10]), (0.55, [18, 10])])
+def test_two_semi_axes_away_a_candidate_counts_by_exp_of_minus_a_half(
+    response: float, expected: list[int]
+) -> None:
+    """exp(-lambda_e d / 2) with lambda_e = 0.5 and d = 2 is 0.61: a candidate in place wins from there on."""
+    zeros = torch.zeros(1, 2)
+    state = QamState(torch.tensor([[10.0, 10.0]]), zeros, torch.full((1, 2), 4.0), torch.tensor([True]))
+    both = patches((10, 10, 3, 3, response), (18, 10, 3, 3, 1.0))
+    assert step(state, both, FIXED)[1].candidate[0].tolist() == expected
+
+
 def test_a_weak_peak_forgets_the_state() -> None:
     state = start(3, 2)
     for i in range(5):

@@ -16,7 +16,7 @@ from egohieraloc.config import preset
 from egohieraloc.errors import OutputError, WeightsError
 from egohieraloc.models import weights as module
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import Calibration, find_weights, load_weights, mean_network, save_weights
+from egohieraloc.models.weights import Calibration, average_networks, find_weights, load_weights, save_weights
 from egohieraloc.settings import override
 
 
@@ -219,7 +219,7 @@ def test_header_is_readable_without_this_package(path: Path, network: EgoHieraLo
     assert json.loads(header["calibration"])["threshold"] == 0.4
 
 
-def test_a_mean_of_files(tmp_path: Path, network: EgoHieraLocNet) -> None:
+def test_an_average_of_files(tmp_path: Path, network: EgoHieraLocNet) -> None:
     files = []
     for number, factor in enumerate((1.0, 2.0, 6.0)):
         scaled = EgoHieraLocNet(network.config)
@@ -227,34 +227,34 @@ def test_a_mean_of_files(tmp_path: Path, network: EgoHieraLocNet) -> None:
         files.append(tmp_path / f"{number}.safetensors")
         save_weights(files[-1], scaled)
     own = network.state_dict()
-    for name, value in mean_network(files).state_dict().items():
+    for name, value in average_networks(files).state_dict().items():
         if not name.endswith("num_batches_tracked"):
             torch.testing.assert_close(value, 3 * own[name], rtol=2e-3, atol=1e-6)
-    for name, value in mean_network(files[1:2]).state_dict().items():
+    for name, value in average_networks(files[1:2]).state_dict().items():
         torch.testing.assert_close(value, load_weights(files[1]).network.state_dict()[name])
 
 
-def test_no_mean_of_other_networks(tmp_path: Path, path: Path, network: EgoHieraLocNet) -> None:
+def test_no_average_of_other_networks(tmp_path: Path, path: Path, network: EgoHieraLocNet) -> None:
     save_weights(tmp_path / "b.safetensors", EgoHieraLocNet(override(network.config, ["qam.decay=0.4"])))
     with pytest.raises(WeightsError, match=r"b\.safetensors has other network settings than .*tiny"):
-        mean_network([path, tmp_path / "b.safetensors"])
+        average_networks([path, tmp_path / "b.safetensors"])
 
 
 def test_average_takes_names_and_no_folder(tmp_path: Path) -> None:
-    out = tmp_path / "merged.safetensors"
+    out = tmp_path / "averaged.safetensors"
     assert CliRunner().invoke(app, ["average", "mini", "--out", str(out)]).exit_code == 0
     assert load_weights(out).network.config == load_weights(find_weights("mini")).network.config
     refused = CliRunner().invoke(app, ["average", "mini", "--out", str(tmp_path)])
     assert "is a folder. Give the name of a file" in str(refused.exception)
 
 
-def test_average_stores_the_mean_in_8_bits(tmp_path: Path, path: Path, network: EgoHieraLocNet) -> None:
-    out = tmp_path / "merged.safetensors"
+def test_average_is_stored_in_8_bits(tmp_path: Path, path: Path, network: EgoHieraLocNet) -> None:
+    out = tmp_path / "averaged.safetensors"
     ran = CliRunner().invoke(app, ["average", str(path), str(path), "--out", str(out), "--8-bit"])
     assert ran.exit_code == 0, ran.output
     with safe_open(out, "pt") as file:
         assert torch.int8 in {file.get_tensor(name).dtype for name in file.keys()}  # noqa: SIM118
-    merged = load_weights(out)
-    assert merged.calibration == Calibration()
-    for name, value in merged.network.state_dict().items():
+    averaged = load_weights(out)
+    assert averaged.calibration == Calibration()
+    for name, value in averaged.network.state_dict().items():
         torch.testing.assert_close(value, network.state_dict()[name], rtol=0, atol=0.02)

@@ -4,54 +4,42 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from made_up import SAMPLES, poses, scene, track
+from made_up import SAMPLES, cameras, result, track
 
 from egohieraloc.errors import MissingExtraError
-from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
+from egohieraloc.geometry.camera import Camera
 from egohieraloc.images import write_image
-from egohieraloc.query import Query
 from egohieraloc.report.recording import TIMELINE, write_recording
 from egohieraloc.result import Result
-from egohieraloc.types import Box, NotFound, ScoreCurve, VideoInfo, VideoRef
+from egohieraloc.types import Localization3D, NotFound, ResponseTrack, ScoreCurve
+from egohieraloc.video.reader import Video
 
 IMAGE = "/world/camera/image"
 
 
 @pytest.fixture
 def answer(tmp_path: Path) -> Result:
-    """Twelve samples of a video of 1280x960, so that images are shrunk by two."""
+    """Twelve samples of a video of 1280x960, so that images are shrunk by two; every frame is a sample."""
     for number in range(SAMPLES):
         write_image(tmp_path / "frames" / f"{number:02d}.png", np.full((960, 1280, 3), 10 * number, np.uint8))
     smooth = np.linspace(0, 1, SAMPLES)
-    frames = tuple(PosedFrame(3 * i, i / 5, CameraPose(pose)) for i, pose in enumerate(poses()))
-    camera = Camera("PINHOLE", 1280, 960, (900.0, 900.0, 640.0, 480.0))
-    return Result(
-        query=Query(np.zeros((40, 50, 3), np.uint8), Box(10, 8, 30, 28)),
-        video=VideoRef(
-            str(tmp_path / "frames"), VideoInfo(1280, 960, Fraction(5), SAMPLES), 5.0, tuple(range(SAMPLES))
-        ),
-        track=track(8, 10, 0.87),
+    return result(
+        video=Video.open(tmp_path / "frames", folder_fps=5).sampled(),
+        track=every_frame(track(8, 10, 0.87)),
+        alternatives=(every_frame(track(2, 3, 0.6)),),
         curve=ScoreCurve(np.arange(SAMPLES) / 5, smooth, smooth, 0.5, ((8, 10),)),
-        alternatives=(track(2, 3, 0.6),),
-        place=scene().place,
-        cameras=Reconstruction(camera, frames, "m", SparsePoints(np.ones((7, 3)))),
+        cameras=cameras(camera=Camera("PINHOLE", 1280, 960, (900.0, 900.0, 640.0, 480.0))),
     )
 
 
-def with_own_frames(result: Result) -> Result:
-    """The made-up track counts frames of a file at 15 a second; here every sample is a frame."""
-
-    def moved(each: Any) -> Any:
-        return replace(each, predictions=tuple(replace(p, frame_index=p.sample) for p in each.predictions))
-
-    return replace(result, track=moved(result.track), alternatives=tuple(map(moved, result.alternatives)))
+def every_frame(made_up: ResponseTrack) -> ResponseTrack:
+    """The made-up track counts frames of a file at 15 a second."""
+    return replace(made_up, predictions=tuple(replace(p, frame_index=p.sample) for p in made_up))
 
 
 def entities(path: Path) -> dict[str, list[Any]]:
@@ -84,7 +72,7 @@ def values(chunks: list[Any], component: str) -> list[Any]:
 def test_everything_is_on_the_videos_time(answer: Result, tmp_path: Path) -> None:
     pytest.importorskip("rerun.chunk")
     path = tmp_path / "out" / "a.rrd"
-    write_recording(path, with_own_frames(answer))
+    write_recording(path, answer)
     assert [p.name for p in path.parent.iterdir()] == ["a.rrd"]
     found = entities(path)
     assert {"/query", "/query/box", "/world/path", "/world/points", "/world/views", "/world/object"} <= set(
@@ -94,6 +82,8 @@ def test_everything_is_on_the_videos_time(answer: Result, tmp_path: Path) -> Non
     assert [time for time, _ in rows(found[IMAGE], "EncodedImage:blob")] == times
     assert [time for time, _ in rows(found["/world/camera"], "Transform3D:translation")] == times
     _, turn = rows(found["/world/camera"], "Transform3D:mat3x3")[0]
+    assert answer.cameras is not None
+    assert isinstance(answer.place, Localization3D)
     assert np.reshape(turn[0], (3, 3)) == pytest.approx(answer.cameras.poses[0].rotation)  # column by column
     [lens] = [v for v in values(found["/world/camera"], "Pinhole:image_from_camera") if v]
     matrix = np.reshape(lens[0], (3, 3)).T

@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 import pytest
-from made_up import scene
+from made_up import maps, prediction
 
-from egohieraloc.report.html import ReportData, write_report
-from egohieraloc.types import NotFound, NotLocalized
+from egohieraloc.query import Query
+from egohieraloc.types import Box, NotFound, NotLocalized, QueryMask, ResponseTrack
 
 Open = Callable[..., Any]
 
 
 @pytest.fixture
-def open_page(browser: Any, report_data: Callable[..., ReportData], tmp_path: Path) -> Iterator[Open]:
+def open_page(browser: Any, page: Callable[..., str], tmp_path: Path) -> Iterator[Open]:
     """Opens a report from disk; any message of the browser or request to a network fails the test."""
     trouble: list[str] = []
 
     def opened(*, width: int = 1280, height: int = 900, dark: bool = False, **changes: Any) -> Any:
         path = tmp_path / "report.html"
-        write_report(path, report_data(**changes))
+        path.write_text(page(**changes), encoding="utf-8")
         context = browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
             offline=True,
         )
-        page = context.new_page()
-        page.on("console", lambda message: trouble.append(message.text))
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("request", lambda r: r.url.startswith(("data:", "file:")) or trouble.append(r.url))
-        page.goto(path.as_uri())
-        page.wait_for_timeout(150)
-        return page
+        shown = context.new_page()
+        shown.on("console", lambda message: trouble.append(message.text))
+        shown.on("pageerror", lambda error: trouble.append(str(error)))
+        shown.on("request", lambda r: r.url.startswith(("data:", "file:")) or trouble.append(r.url))
+        shown.goto(path.as_uri())
+        shown.wait_for_timeout(150)
+        return shown
 
     yield opened
     assert trouble == []
@@ -43,15 +46,17 @@ def open_page(browser: Any, report_data: Callable[..., ReportData], tmp_path: Pa
 def test_shows_the_answer(open_page: Open) -> None:
     page = open_page()
     assert page.inner_text("h1") == "Last seen from 0:01.6 to 0:02.0"
-    assert "confidence 87 %" in page.inner_text("#subline")
+    assert "confidence 0.87" in page.inner_text("#subline")
     assert page.locator("#film button").count() == 3
     assert page.locator("#viewer rect.mark").count() == 1
     assert "level 1" in page.inner_text("#query-facts")
-    assert "2.2 m, to your left and below. 12 of 12 frames have a pose." in page.inner_text("#scene-words")
+    assert page.inner_text("#scene-words") == (
+        "2.2 m, in front of you, to your left and below. 12 of 12 frames have a pose."
+    )
     assert page.locator("#views tbody tr").count() == 3
     assert page.locator("#intervals button").all_inner_texts() == [
-        "0:00.4 – 0:00.6 60 %",
-        "0:01.6 – 0:02.0 the answer",
+        "0:00.4 – 0:00.6, confidence 0.60",
+        "0:01.6 – 0:02.0, the answer",
     ]
 
 
@@ -72,7 +77,7 @@ def test_keys_move_along_the_curve_and_turn_the_scene(open_page: Open) -> None:
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     assert "frame 3 " in page.inner_text("#moment")
-    assert page.get_attribute("#curve", "aria-valuenow") == "1"
+    assert page.get_attribute("#curve", "aria-valuenow") == "0.2"
     canvas = page.locator("#scene")
     before = canvas.screenshot()
     canvas.focus()
@@ -129,7 +134,7 @@ def test_hostile_names_stay_text(open_page: Open) -> None:
 
 def test_nothing_found(open_page: Open) -> None:
     page = open_page(
-        answer=NotFound("the best moment was too weak"), alternatives=(), scene=None, frame_maps=()
+        track=NotFound("the best moment was too weak"), alternatives=(), place=None, cameras=None, maps=()
     )
     assert page.inner_text("h1") == "Not seen in this video"
     assert "the best moment was too weak" in page.inner_text("#subline")
@@ -138,8 +143,86 @@ def test_nothing_found(open_page: Open) -> None:
 
 
 def test_no_place_in_space(open_page: Open) -> None:
-    page = open_page(
-        scene=scene(place=NotLocalized("too little motion", 0, 12), frame_indices=(), cam_from_world=())
-    )
+    page = open_page(place=NotLocalized("too little motion.", 0, 12), cameras=None)
     assert page.inner_text("#scene-words").startswith("No place in space: too little motion. 0 of 12 frames")
     assert page.locator("#scene").is_hidden()
+
+
+def test_a_mask_is_decoded_where_it_lies(open_page: Open) -> None:
+    """Not symmetric in any way, and its last run is one of ones."""
+    mask = np.zeros((3, 5), bool)
+    mask[0, 1:3] = mask[1, 4] = mask[2, 3:] = True
+    seen = replace(prediction(9), mask=mask, mask_box=Box(50, 30, 100, 60))
+    page = open_page(track=ResponseTrack((seen,), 0.9))
+    image = page.locator("#viewer image.tint")
+    assert [image.get_attribute(side) for side in ("x", "y", "width", "height")] == ["50", "30", "50", "30"]
+    opaque = pixels(page, image.get_attribute("href"))[..., 3]
+    np.testing.assert_array_equal(opaque, 255 * mask)
+
+
+def test_maps_come_as_they_were_kept(open_page: Open) -> None:
+    page = open_page()
+    images = page.locator("#maps img.map")
+    assert images.count() == 5
+    kept = maps(9)
+    for number, name in enumerate(("foreground", "likelihood", "response", "location", "mask")):
+        shown = pixels(page, images.nth(number).get_attribute("src"))
+        np.testing.assert_array_equal(shown[..., 0], getattr(kept, name))
+    assert page.locator("#maps ellipse").get_attribute("rx") == "20"
+
+
+def test_four_samples_are_explained_at_most(open_page: Open) -> None:
+    page = open_page(maps=tuple(maps(sample) for sample in range(1, 9)))
+    captions = page.locator("#maps .map-row figure:first-child figcaption").all_inner_texts()
+    assert [caption.split(",")[0] for caption in captions] == [
+        f"Frame at 0:0{sample / 5:.1f}" for sample in (1, 3, 6, 8)
+    ]
+
+
+def test_colours_of_maps_and_of_the_querys_mask(open_page: Open) -> None:
+    bright, dark = (replace(maps(9), foreground=np.full((6, 8), shade, np.uint8)) for shade in (255, 0))
+    page = open_page(maps=(bright, dark))
+    for row, viridis in enumerate(((253, 231, 37), (68, 1, 84))):
+        image = page.locator("#maps .map-row").nth(row).locator("img.map").first
+        image.scroll_into_view_if_needed()
+        assert middle(image.screenshot()) == pytest.approx(viridis, abs=3)
+    white = Query(np.full((120, 160, 3), 255, np.uint8), Box(40, 30, 80, 70))
+    for shade, tinted in ((255, 0.68 + 0.32 * np.array([34, 197, 94]) / 255), (0, np.ones(3))):
+        mask = QueryMask(np.full((10, 10), shade, np.uint8), Box(30, 20, 90, 80), 0.55, 1)
+        page = open_page(query=white, query_mask=mask)
+        assert middle(page.locator("#query").screenshot()) == pytest.approx(255 * tinted, abs=3)
+
+
+def test_without_the_video_boxes_are_shown_on_nothing(open_page: Open) -> None:
+    page = open_page(thumbnails=())
+    assert page.locator("#viewer rect.mark").count() == 1
+    assert page.locator("#viewer image:not(.tint)").count() == 0
+    area = page.locator("#viewer").bounding_box()
+    assert area["width"] / area["height"] == pytest.approx(160 / 120, abs=0.02)
+    assert page.locator("#film-card").is_hidden()
+    page.click("#intervals button >> nth=0")
+    assert "frame 9 " in page.inner_text("#moment")
+
+
+def pixels(page: Any, uri: str) -> np.ndarray:
+    """What the browser makes of an image (H, W, 4)."""
+    width, height, values = page.evaluate(
+        """async (uri) => {
+            const image = new Image();
+            image.src = uri;
+            await image.decode();
+            const canvas = document.createElement("canvas");
+            [canvas.width, canvas.height] = [image.naturalWidth, image.naturalHeight];
+            const pen = canvas.getContext("2d");
+            pen.drawImage(image, 0, 0);
+            const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
+            return [canvas.width, canvas.height, [...data]];
+        }""",
+        uri,
+    )
+    return np.array(values).reshape(height, width, 4)
+
+
+def middle(screenshot: bytes) -> list[int]:
+    bgr = cv2.imdecode(np.frombuffer(screenshot, np.uint8), cv2.IMREAD_COLOR)
+    return bgr[bgr.shape[0] // 2, bgr.shape[1] // 2, ::-1].tolist()

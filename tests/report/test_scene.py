@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from made_up import SAMPLES, poses, scene
+from made_up import SAMPLES, cameras, poses, result
 from scipy.spatial.transform import Rotation
 
-from egohieraloc.report.scene import MOST_POINTS, leveling, scene_payload, uncertainty_axes
+from egohieraloc.geometry.camera import CameraPose
+from egohieraloc.geometry.reconstruction import PosedFrame, SparsePoints
+from egohieraloc.report.scene import MOST_POINTS, Scene, leveling, scene_of, uncertainty_axes
 from egohieraloc.types import NotLocalized
 
 
@@ -48,46 +52,52 @@ def test_axes_are_two_standard_deviations() -> None:
     np.testing.assert_array_equal(uncertainty_axes(-np.eye(3)), np.zeros((3, 3)))
 
 
-def test_payload_keeps_distances_and_ties_views_to_cameras() -> None:
-    shown = scene_payload(scene(true_point_world=np.array([0.5, 2, 1.0])))
-    path, point = np.array(shown["path"]), np.array(shown["point"])
+def scene(true_point_world: np.ndarray | None = None, **changes: Any) -> Scene:
+    found = scene_of(result(**changes), true_point_world)
+    assert found is not None
+    return found
+
+
+def test_scene_keeps_distances_and_ties_views_to_cameras() -> None:
+    shown = scene(np.array([0.5, 2, 1.0]))
+    assert shown.place is not None
+    assert shown.true_point is not None
+    path, point = np.array(shown.path), np.array(shown.place.point)
     np.testing.assert_allclose(np.linalg.norm(path[11] - point), np.linalg.norm([0.6, 2, 0.7]), atol=1e-3)
-    np.testing.assert_allclose(np.array(shown["truth"]) - point, [0, 0, 0.1], atol=1e-3)
-    np.testing.assert_allclose(shown["forward"][0], [0, 1, 0], atol=1e-6)
-    assert shown["asked"] == 11
-    assert [view["camera"] for view in shown["views"]] == [8, 9, 10]
-    assert shown["views"][0]["reprojection"] == 0.7
-    assert shown["unit"] == "m"
+    np.testing.assert_allclose(np.array(shown.true_point) - point, [0, 0, 0.1], atol=1e-3)
+    np.testing.assert_allclose(shown.forward[0], [0, 1, 0], atol=1e-6)
+    np.testing.assert_allclose(path.mean(0), 0, atol=1e-4)
+    assert shown.path_frames == list(range(0, 36, 3))
+    assert shown.place.query_camera == 11
+    assert [view.camera for view in shown.views] == [8, 9, 10]
+    assert (shown.views[0].reprojection, shown.views[0].baseline) == (0.7, 0.6)
+    assert (shown.unit, shown.words) == ("m", "2.2 m, in front of you, to your left and below")
+
+
+def test_nobody_asked_for_space() -> None:
+    assert scene_of(result(place=None, cameras=None)) is None
 
 
 def test_a_view_without_a_pose_has_no_camera() -> None:
-    shown = scene_payload(scene(frame_indices=tuple(range(1000, 1000 + SAMPLES))))
-    assert shown["asked"] is None
-    assert {view["camera"] for view in shown["views"]} == {None}
+    elsewhere = tuple(PosedFrame(1000 + i, i / 5, CameraPose(pose)) for i, pose in enumerate(poses()))
+    shown = scene(cameras=cameras(frames=elsewhere))
+    assert shown.place is not None
+    assert shown.place.query_camera is None
+    assert {view.camera for view in shown.views} == {None}
 
 
 def test_not_localized_still_shows_the_path() -> None:
-    shown = scene_payload(scene(place=NotLocalized("too little motion", 3, 12)))
-    assert (shown["found"], shown["reason"], shown["posed"], shown["frames"]) == (
-        False,
-        "too little motion",
-        3,
-        12,
-    )
-    assert len(shown["path"]) == SAMPLES
-    bare = scene_payload(scene(place=NotLocalized("no poses"), frame_indices=(), cam_from_world=()))
-    assert bare["path"] == []
+    shown = scene(place=NotLocalized("too little motion", 3, 12))
+    assert (shown.place, shown.views) == (None, [])
+    assert shown.words == "No place in space: too little motion"
+    assert (shown.posed_frames, shown.num_frames, len(shown.path)) == (3, 12, SAMPLES)
+    assert scene(place=NotLocalized("no poses"), cameras=None).path == []
 
 
-def test_dust_is_thinned_and_rid_of_outliers() -> None:
+def test_map_points_are_thinned_and_rid_of_outliers() -> None:
     points = np.random.default_rng(0).normal(size=(3 * MOST_POINTS, 3))
     points[::100] *= 1e6
-    dust = np.array(scene_payload(scene(map_points_world=points))["dust"])
-    assert MOST_POINTS / 2 < len(dust) <= MOST_POINTS
-    assert np.abs(dust).max() < 20
-    assert scene_payload(scene(map_points_world=np.empty((0, 3))))["dust"] == []
-
-
-def test_each_posed_frame_needs_a_pose() -> None:
-    with pytest.raises(ValueError, match="1 frames and 12 poses"):
-        scene(frame_indices=(0,))
+    shown = np.array(scene(cameras=cameras(points=SparsePoints(points))).map_points)
+    assert MOST_POINTS / 2 < len(shown) <= MOST_POINTS
+    assert np.abs(shown).max() < 20
+    assert scene(cameras=cameras(points=SparsePoints())).map_points == []

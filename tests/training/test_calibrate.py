@@ -1,3 +1,5 @@
+"""Calibration: the logistic fit, the threshold, and calibrated copies of weights."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -8,15 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scipy.special import expit
-from tiny_packs import calm_config, tiny_packs
 
 from egohieraloc.config import preset
 from egohieraloc.errors import DataError, WeightsError
-from egohieraloc.inference.predict import Predictor
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Calibration, Weights, copy_weights, load_weights, save_weights
 from egohieraloc.training.calibrate import Evidence, calibrate, fit, logistic, logit_threshold
-from egohieraloc.training.composer.composed_videos import compose_questions, halved
+from tiny_packs import calm_config, tiny_packs
 
 CLIPS = calm_config(frame_px=224, query_px=128, clip_frames=3, pan=(0.001, 0.002), edge_share=0.0)
 
@@ -34,41 +34,41 @@ def test_logistic_regression_finds_the_line_that_made_the_data() -> None:
     assert logistic(logits, right) == pytest.approx((1.7, -0.8), abs=0.05)
 
 
-def test_separable_answers_keep_a_finite_slope() -> None:
+def test_separable_data_give_a_finite_slope() -> None:
     slope, offset = logistic(np.array([-3.0, -2.0, 2.0, 3.0]), np.array([0.0, 0.0, 1.0, 1.0]))
     assert 0 < slope < 5
     assert offset == pytest.approx(0, abs=1e-3)
 
 
-def evidence(peaks: list[float], *, present: bool, right: bool) -> list[Evidence]:
-    return [Evidence(float(expit(p)), present, right) for p in peaks]
+def evidence(peaks: list[float], *, present: bool, correct: bool) -> list[Evidence]:
+    return [Evidence(float(expit(p)), present, correct) for p in peaks]
 
 
-def test_the_threshold_lies_between_most_of_the_absent_and_the_next_right_answer() -> None:
-    absent = evidence([-5, -4, -4, -3, -3, -3, -2, -1, 6, 6], present=False, right=False)
-    right = evidence([-1.5, 1.0, 3.0], present=True, right=True)
-    wrong = evidence([-0.5], present=True, right=False)
+def test_the_threshold_lies_between_most_absent_objects_and_the_next_correct_answer() -> None:
+    absent = evidence([-5, -4, -4, -3, -3, -3, -2, -1, 6, 6], present=False, correct=False)
+    right = evidence([-1.5, 1.0, 3.0], present=True, correct=True)
+    wrong = evidence([-0.5], present=True, correct=False)
     assert logit_threshold(absent + right + wrong) == pytest.approx((-1 + 1) / 2)
 
 
-def test_without_a_right_answer_above_them_the_threshold_is_just_above_the_absent() -> None:
-    some = evidence([2.0], present=False, right=False) + evidence([0.0, 1.0], present=True, right=True)
+def test_without_a_correct_answer_above_them_the_threshold_is_just_above_the_absent_objects() -> None:
+    some = evidence([2.0], present=False, correct=False) + evidence([0.0, 1.0], present=True, correct=True)
     assert logit_threshold(some) == pytest.approx(2.0)
     assert logit_threshold(some) > some[0].logit
 
 
-def test_the_threshold_is_a_probability_of_the_fitted_line() -> None:
-    absent = evidence([-3.0, -2.0], present=False, right=False)
-    right = evidence([1.0, 2.0, 3.0], present=True, right=True)
+def test_the_threshold_is_a_calibrated_probability() -> None:
+    absent = evidence([-3.0, -2.0], present=False, correct=False)
+    right = evidence([1.0, 2.0, 3.0], present=True, correct=True)
     fitted = fit(absent + right)
     assert fitted.threshold == pytest.approx(expit(fitted.slope * -0.5 + fitted.offset))
     assert expit(fitted.slope * -2 + fitted.offset) < fitted.threshold < expit(fitted.slope + fitted.offset)
 
 
-@pytest.mark.parametrize(("present", "right"), [(False, False), (True, True)])
-def test_too_little_evidence_is_an_error_that_counts_it(present: bool, right: bool) -> None:
-    with pytest.raises(DataError, match=r"needs right answers and absent objects, got \d and \d in 2"):
-        fit(evidence([0.0, 1.0], present=present, right=right))
+@pytest.mark.parametrize(("present", "correct"), [(False, False), (True, True)])
+def test_too_little_evidence_is_an_error(present: bool, correct: bool) -> None:
+    with pytest.raises(DataError, match=r"needs correct answers and absent objects, got \d and \d in 2"):
+        fit(evidence([0.0, 1.0], present=present, correct=correct))
 
 
 def test_a_copy_differs_in_its_calibration_only(tmp_path: Path, tiny_weights: Weights) -> None:
@@ -88,46 +88,8 @@ def test_only_weights_are_copied(tmp_path: Path) -> None:
     assert not (tmp_path / "b.safetensors").exists()
 
 
-def test_halves_share_no_object_and_no_photo_and_keep_look_alikes_together() -> None:
-    packs = tiny_packs(photos=5, sprite_id=(0, 1, 0, 3))
-    packs = replace(packs, photos=packs.photos + torch.arange(5, dtype=torch.uint8)[:, None, None, None])
-    first, second = halved(packs)
-    assert first.sprite_id.tolist() == [0, 0, 3]
-    assert second.sprite_id.tolist() == [1]
-    assert torch.equal(second.sprites, packs.sprites[[1]])
-    assert (len(first.photos), len(second.photos)) == (3, 2)
-    for half, start in ((first, 0), (second, 1)):
-        owners = packs.photos[start::2][half.mask_photo]
-        assert torch.equal(owners, half.photos[half.mask_photo])
-        assert len(half.mask_box) == len(half.mask_crops) == 2 * len(half.photos)
-
-
-def test_the_truth_of_a_question_is_where_its_own_clip_stands(tmp_path: Path, tiny_weights: Weights) -> None:
-    predictor = Predictor(tiny_weights, device="cpu")
-    questions = list(compose_questions(tiny_packs(), predictor, tmp_path, clips=6, config=CLIPS, seed=1))
-    assert len(questions) == 6
-    for question in questions:
-        assert len(question.video.time_s) == (3 + 1) * 3
-        assert question.truth.frames[0] % 3 == 0
-        assert np.diff(question.truth.frames).tolist() == [1, 1]
-        assert question.masks.shape == (3, 56, 56)
-        for mask, box in zip(question.masks, question.truth.boxes_xyxy, strict=True):
-            y, x = np.nonzero(mask)
-            assert [4 * x.min(), 4 * y.min(), 4 * x.max() + 4, 4 * y.max() + 4] == pytest.approx(box, abs=6)
-    assert len({int(q.truth.frames[0]) for q in questions}) > 1
-    own = questions[0].video.chunk(0)[questions[0].truth.frames]
-    assert own.frame_index.tolist() == [0, 1, 2]
-
-
-def test_absent_objects_have_an_empty_track(tmp_path: Path, tiny_weights: Weights) -> None:
-    config = replace(CLIPS, absent_share=1.0)
-    predictor = Predictor(tiny_weights, device="cpu")
-    questions = compose_questions(tiny_packs(), predictor, tmp_path, clips=2, config=config)
-    assert [len(q.truth) for q in questions] == [0, 0]
-
-
 def test_an_untrained_network_cannot_be_calibrated(tmp_path: Path, tiny_weights: Weights) -> None:
     save_weights(tmp_path / "a.safetensors", tiny_weights.network)
     config = replace(CLIPS, absent_share=1.0)
-    with pytest.raises(DataError, match="needs right answers and absent objects, got 0 and 4 in 4 questions"):
-        calibrate(tmp_path / "a.safetensors", tiny_packs(), questions=2, rounds=2, config=config)
+    with pytest.raises(DataError, match="needs correct answers and absent objects, got 0 and 4 in 4 queries"):
+        calibrate(tmp_path / "a.safetensors", tiny_packs(), queries=2, rounds=2, config=config)

@@ -1,4 +1,4 @@
-"""A backbone that learns another one's maps."""
+"""Distillation of one backbone into another."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from egohieraloc.config import BackboneConfig
 from egohieraloc.errors import ConfigError
 from egohieraloc.models.backbone import build_backbone, load_imagenet
 from egohieraloc.settings import override
-from egohieraloc.training.composer.dice import Dice
+from egohieraloc.training.composer.random_numbers import RandomNumbers
 from egohieraloc.training.distill import DistillConfig, distill, draw_images, save_backbone
 
 
-def test_a_student_learns_and_its_file_is_a_start(tmp_path: Path) -> None:
+def test_a_student_learns_and_a_recipe_can_start_from_its_file(tmp_path: Path) -> None:
     torch.manual_seed(0)
     photos = torch.randint(0, 256, (4, 8, 8, 3), dtype=torch.uint8)
     photos = photos.repeat_interleave(8, 1).repeat_interleave(8, 2)
@@ -37,14 +37,16 @@ def test_a_student_learns_and_its_file_is_a_start(tmp_path: Path) -> None:
         assert torch.equal(value, student.state_dict()[name])
 
 
-def test_no_steps_are_refused() -> None:
+def test_zero_steps_are_rejected() -> None:
     with pytest.raises(ConfigError, match="at least 1"):
         override(DistillConfig(), ["steps=0"])
 
 
-def test_images_are_parts_of_photos() -> None:
+def test_images_are_crops_of_photos() -> None:
     photos = torch.full((3, 16, 16, 3), 128, dtype=torch.uint8)
-    drawn = draw_images(Dice(torch.Generator().manual_seed(0)), photos, DistillConfig(batch=5, side=32))
+    drawn = draw_images(
+        RandomNumbers(torch.Generator().manual_seed(0)), photos, DistillConfig(batch=5, side=32)
+    )
     assert drawn.shape == (5, 3, 32, 32)
     assert drawn.flatten(1).std(1).max() < 0.2  # one colour each, tinted
     assert 0 <= drawn.min() <= drawn.max() <= 1

@@ -1,4 +1,4 @@
-"""The loop: schedules, resuming to the bit, many processes as one, clear stops, and that it learns."""
+"""The loop: exact resuming, several processes as one, clear failures, and that it learns."""
 
 from __future__ import annotations
 
@@ -21,15 +21,10 @@ from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.settings import override
 from egohieraloc.training import checkpoint
 from egohieraloc.training.batches import ClipBatch, part_of_batch
-from egohieraloc.training.checkpoint import TrainState, export_portable, load_state
-from egohieraloc.training.loop import (
-    LossNotFiniteError,
-    OptimConfig,
-    build_optimizer,
-    learning_rate_factor,
-    train,
-)
+from egohieraloc.training.checkpoint import TrainState
+from egohieraloc.training.loop import LossNotFiniteError, Run, train
 from egohieraloc.training.losses import LossWeights
+from egohieraloc.training.optim import OptimConfig, build_optimizer, learning_rate_factor
 
 SMALL = override(preset("tiny"), ["input_size=128", "query_sizes=[64,32]"])
 SHORT = OptimConfig(
@@ -70,56 +65,21 @@ def assert_equal_states(one: TrainState, other: TrainState) -> None:
         assert all(torch.equal(x[key], y[key]) for key in x)
 
 
-def test_warm_up_is_linear() -> None:
-    config = OptimConfig(warmup=250)
-    assert learning_rate_factor(0, config) == pytest.approx(1 / 250)
-    assert learning_rate_factor(124, config) == pytest.approx(0.5)
-    assert learning_rate_factor(249, config) == 1
-
-
-def test_the_papers_schedule() -> None:
-    config = OptimConfig(schedule="paper", steps=20_000)
-    expected = {250: 1, 1999: 1, 2000: 0.1, 3999: 0.1, 4000: 0.01, 10_999: 0.01, 11_000: 1e-3, 19_999: 1e-3}
-    for step, factor in expected.items():
-        assert learning_rate_factor(step, config) == pytest.approx(factor), step
-
-
-def test_the_cosine_schedule() -> None:
-    config = OptimConfig(steps=1000, warmup=200)
-    assert learning_rate_factor(200, config) == pytest.approx(1)
-    assert learning_rate_factor(600, config) == pytest.approx(0.01 + 0.99 / 2)
-    assert learning_rate_factor(1000, config) == pytest.approx(0.01)
-    assert learning_rate_factor(5000, config) == pytest.approx(0.01)
-
-
-def test_optimizer_groups() -> None:
-    """The backbone at its own rate; vectors without decay; every parameter once."""
-    network = build()
-    optimizer = build_optimizer(
-        network, OptimConfig(learning_rate=1e-2, backbone_rate=0.1, weight_decay=0.05)
-    )
-    assert sum(len(g["params"]) for g in optimizer.param_groups) == len(list(network.parameters()))
-    for name, parameter in network.named_parameters():
-        (group,) = [g for g in optimizer.param_groups if any(parameter is p for p in g["params"])]
-        assert group["lr"] == pytest.approx(1e-3 if name.startswith("backbone.") else 1e-2)
-        assert group["weight_decay"] == (0.05 if parameter.ndim > 1 else 0)
-
-
 class Killed(BaseException):
-    """Like a signal: nothing catches it."""
+    """Caught by nothing, like a signal."""
 
 
-STEADY = override(SHORT, ["schedule=paper"])  # the rate of a step does not depend on how many there are
+STEADY = override(SHORT, ["schedule=paper"])  # learning rates do not depend on the number of steps
 
 
 def endless(folder: str) -> None:
     torch.set_num_threads(1)
-    train(build(), source, override(STEADY, ["steps=1000", "checkpoint_every=1"]), Path(folder))
+    train(build(), source, override(STEADY, ["steps=1000", "checkpoint_every=1"]), Run(Path(folder)))
 
 
 @pytest.mark.slow
-def test_a_killed_process_leaves_a_checkpoint_to_go_on_from(tmp_path: Path) -> None:
-    """SIGKILL at any moment, with a checkpoint written every step: nothing half-written is ever read."""
+def test_a_killed_process_leaves_a_checkpoint_to_resume_from(tmp_path: Path) -> None:
+    """SIGKILL while a checkpoint is written every step: a partial file is never read."""
     process = multiprocessing.get_context("spawn").Process(target=endless, args=(str(tmp_path),))
     process.start()
     deadline = time.monotonic() + 120
@@ -130,33 +90,33 @@ def test_a_killed_process_leaves_a_checkpoint_to_go_on_from(tmp_path: Path) -> N
     process.join()
     step = torch.load(tmp_path / checkpoint.CHECKPOINT, weights_only=True)["step"]
     config = override(STEADY, [f"steps={step + 1}"])
-    resumed = train(build(seed=1), source, config, tmp_path, resume=True)
-    assert_equal_states(resumed, train(build(), source, config, tmp_path / "whole"))
+    resumed = train(build(seed=1), source, config, Run(tmp_path, resume=True))
+    assert_equal_states(resumed, train(build(), source, config, Run(tmp_path / "whole")))
 
 
 @pytest.mark.parametrize("killed_at", [1, 3, 5])
-def test_killed_and_resumed_ends_with_the_same_bits(tmp_path: Path, killed_at: int) -> None:
+def test_a_killed_and_resumed_run_ends_with_the_same_bits(tmp_path: Path, killed_at: int) -> None:
     def dying(step: int) -> ClipBatch:
         if step == killed_at:
             raise Killed
         return source(step)
 
-    whole = train(build(), source, SHORT, tmp_path / "whole")
+    whole = train(build(), source, SHORT, Run(tmp_path / "whole"))
     with pytest.raises(Killed):
-        train(build(), dying, SHORT, tmp_path / "killed")
+        train(build(), dying, SHORT, Run(tmp_path / "killed"))
     saved = (tmp_path / "killed" / checkpoint.CHECKPOINT).exists()
     assert saved == (killed_at >= 2)
-    resumed = train(build(seed=int(saved)), source, SHORT, tmp_path / "killed", resume=saved)
+    resumed = train(build(seed=int(saved)), source, SHORT, Run(tmp_path / "killed", resume=saved))
     assert_equal_states(whole, resumed)
     assert not list((tmp_path / "killed").glob(".*"))
     first, second = log_of(tmp_path / "whole"), log_of(tmp_path / "killed")
     assert first[-1]["total"] == second[-1]["total"]
 
 
-def test_a_checkpoint_cut_short_leaves_the_one_before(
+def test_an_interrupted_checkpoint_leaves_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train(build(), source, override(SHORT, ["steps=2"]), tmp_path)
+    train(build(), source, override(SHORT, ["steps=2"]), Run(tmp_path))
     before = (tmp_path / checkpoint.CHECKPOINT).read_bytes()
 
     def fail(value: object, path: Path) -> None:
@@ -165,77 +125,29 @@ def test_a_checkpoint_cut_short_leaves_the_one_before(
 
     monkeypatch.setattr(checkpoint.torch, "save", fail)
     with pytest.raises(Killed):
-        train(build(), source, SHORT, tmp_path, resume=True)
+        train(build(), source, SHORT, Run(tmp_path, resume=True))
     assert (tmp_path / checkpoint.CHECKPOINT).read_bytes() == before
 
 
-def test_nothing_to_resume_and_broken_checkpoints(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match=r"nothing to resume in .* Start without --resume"):
-        train(build(), source, SHORT, tmp_path, resume=True)
+def test_missing_and_broken_checkpoints(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"no checkpoint in .* Start without --resume"):
+        train(build(), source, SHORT, Run(tmp_path, resume=True))
     (tmp_path / checkpoint.CHECKPOINT).write_bytes(b"half a file")
     with pytest.raises(WeightsError, match="cannot be read"):
-        train(build(), source, SHORT, tmp_path, resume=True)
+        train(build(), source, SHORT, Run(tmp_path, resume=True))
 
 
 def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
-    train(build(), source, override(SHORT, ["steps=1"]), tmp_path)
+    train(build(), source, override(SHORT, ["steps=1"]), Run(tmp_path))
     other = build(override(SMALL, ["ram.width=32"]))
     with pytest.raises(WeightsError, match=r"another network"):
-        train(other, source, SHORT, tmp_path, resume=True)
+        train(other, source, SHORT, Run(tmp_path, resume=True))
 
 
-def test_the_time_limit_ends_a_run_that_can_go_on(tmp_path: Path) -> None:
-    state = train(build(), source, SHORT, tmp_path, until_s=0)
+def test_a_run_stopped_by_the_time_limit_can_be_resumed(tmp_path: Path) -> None:
+    state = train(build(), source, SHORT, Run(tmp_path, time_limit_s=0))
     assert state.step == 1
-    assert train(build(seed=1), source, SHORT, tmp_path, resume=True).step == SHORT.steps
-
-
-def test_portable_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small files, close to the exact state, and one can go on from them."""
-    state = train(build(), source, SHORT, tmp_path / "exact")
-    monkeypatch.setattr(checkpoint, "SHARD_BYTES", 800_000)
-    paths = export_portable(state, tmp_path / "portable")
-    assert len(paths) > 3
-    assert max(p.stat().st_size for p in paths) < 850_000
-    exact = (tmp_path / "exact" / checkpoint.CHECKPOINT).stat().st_size
-    assert sum(p.stat().st_size for p in paths) < 0.6 * exact
-    moved = build(seed=1)
-    read = TrainState.start(moved, build_optimizer(moved, SHORT))
-    load_state(read, tmp_path / "portable")
-    assert read.step == SHORT.steps
-    for a, b in ((state.network, read.network), (state.averaged, read.averaged)):
-        for (name, x), y in zip(a.state_dict().items(), b.state_dict().values(), strict=True):
-            if x.ndim > 1:
-                torch.testing.assert_close(x, y, rtol=2**-8, atol=0, msg=name)
-            else:
-                assert torch.equal(x, y), name
-    ours, theirs = state.optimizer.state_dict()["state"], read.optimizer.state_dict()["state"]
-    for index, moments in ours.items():
-        for key, value in moments.items():
-            torch.testing.assert_close(theirs[index][key], value, rtol=2**-8, atol=0)
-    longer = override(SHORT, ["steps=7"])
-    assert train(build(seed=1), source, longer, tmp_path / "portable", resume=True).step == 7
-
-
-def test_portable_files_of_a_real_network_stay_below_15_mb(tmp_path: Path) -> None:
-    network = build(preset("mini"))
-    optimizer = build_optimizer(network, SHORT)
-    for parameter in network.parameters():
-        optimizer.state[parameter] = {
-            "step": torch.tensor(1.0),
-            "exp_avg": torch.zeros_like(parameter),
-            "exp_avg_sq": torch.zeros_like(parameter),
-        }
-    paths = export_portable(TrainState.start(network, optimizer), tmp_path)
-    assert len(paths) >= 3
-    assert max(p.stat().st_size for p in paths) <= 15_000_000
-
-
-def test_a_portable_checkpoint_with_a_lost_file(tmp_path: Path) -> None:
-    state = TrainState.start(network := build(), build_optimizer(network, SHORT))
-    export_portable(state, tmp_path)[0].unlink()
-    with pytest.raises(WeightsError, match=r"portable checkpoint .* Copy all of its files again"):
-        load_state(state, tmp_path)
+    assert train(build(seed=1), source, SHORT, Run(tmp_path, resume=True)).step == SHORT.steps
 
 
 @pytest.mark.parametrize("log_every", [1, 1000])
@@ -248,7 +160,7 @@ def test_a_loss_that_is_not_finite_stops_before_it_is_saved(tmp_path: Path, log_
 
     config = override(SHORT, [f"log_every={log_every}"])
     with pytest.raises(LossNotFiniteError, match=r"at step [34]. Lower optim.learning_rate") as caught:
-        train(build(), poisoned, config, tmp_path)
+        train(build(), poisoned, config, Run(tmp_path))
     assert "resume from the last checkpoint" in str(caught.value)
     saved = torch.load(tmp_path / checkpoint.CHECKPOINT, weights_only=True)
     assert saved["step"] == 2
@@ -260,7 +172,9 @@ def test_log_and_validation(tmp_path: Path) -> None:
         assert not network.training
         return {"success": step / 10}
 
-    train(build(), source, override(SHORT, ["validate_every=4"]), tmp_path, validate=validate)  # and the last
+    train(
+        build(), source, override(SHORT, ["validate_every=4"]), Run(tmp_path), validate=validate
+    )  # and after the last step
     rows = log_of(tmp_path)
     terms = [row for row in rows if "total" in row]
     assert [row["step"] for row in terms] == [1, 2, 3, 4, 5, 6]
@@ -280,14 +194,14 @@ def test_average_follows_the_weights() -> None:
     before = state.averaged.coarse.clone()
     with torch.no_grad():
         network.coarse += 1
-    state.average(network, 0.999)  # early on the average is short: 1/10
+    state.average(network, 0.999)  # in the first step the decay is 1/10
     torch.testing.assert_close(state.averaged.coarse, before + 0.9)
     state.step = 10**6
     state.average(network, 0.999)
     torch.testing.assert_close(state.averaged.coarse, before + 0.9 + 0.1 * 0.001)
 
 
-def test_compiled_it_learns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_network_learns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
 
     def only_traced(forward: MethodType, **options: object) -> object:
@@ -298,7 +212,7 @@ def test_compiled_it_learns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyP
     losses = []
     for word in ("false", "true"):
         network = build()
-        train(network, source, override(SHORT, ["steps=3", f"compile={word}"]), tmp_path / word)
+        train(network, source, override(SHORT, ["steps=3", f"compile={word}"]), Run(tmp_path / word))
         losses.append([row["total"] for row in log_of(tmp_path / word)])
     assert compiled == [network.backbone]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
@@ -308,7 +222,7 @@ def test_compiled_it_learns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_frozen_statistics_stay(tmp_path: Path, where: str, frozen: int) -> None:
     network = build()
     before = {n: b.clone() for n, b in network.named_buffers() if n.endswith("running_mean")}
-    train(network, source, override(SHORT, ["steps=1", f"freeze_norm={where}"]), tmp_path)
+    train(network, source, override(SHORT, ["steps=1", f"freeze_norm={where}"]), Run(tmp_path))
     after = dict(network.named_buffers())
     same = {n for n in before if torch.equal(before[n], after[n])}
     backbone = {n for n in before if n.startswith("backbone.")}
@@ -325,7 +239,7 @@ def test_frozen_gains_stay(tmp_path: Path, where: str, frozen: int) -> None:
         for part in ("weight", "bias")
     }
     settings = override(SHORT, ["steps=1", f"freeze_norm={where}", "freeze_gain=true"])
-    train(network, source, settings, tmp_path)
+    train(network, source, settings, Run(tmp_path))
     after = dict(network.named_parameters())
     same = {n for n in gains if torch.equal(gains[n], after[n])}
     backbone = {n for n in gains if n.startswith("backbone.")}
@@ -336,7 +250,7 @@ def test_frozen_stages_stay(tmp_path: Path) -> None:
     network = build()
     before = {name: value.clone() for name, value in network.named_parameters()}
     settings = override(SHORT, ["steps=1", "freeze_stages=2", "freeze_norm=backbone"])
-    averaged = train(network, source, settings, tmp_path).averaged
+    averaged = train(network, source, settings, Run(tmp_path)).averaged
     first = ("backbone.stem.", "backbone.stages.0.", "backbone.stages.1.")
     for name, value in network.named_parameters():
         assert torch.equal(value, before[name]) == name.startswith(first), name
@@ -344,13 +258,13 @@ def test_frozen_stages_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 5])
-def test_stages_that_are_not_there_cannot_be_frozen(tmp_path: Path, count: int) -> None:
+def test_the_number_of_frozen_stages_is_checked(tmp_path: Path, count: int) -> None:
     with pytest.raises(ConfigError, match="between 0 and 4"):
-        train(build(), source, override(SHORT, [f"freeze_stages={count}"]), tmp_path)
+        train(build(), source, override(SHORT, [f"freeze_stages={count}"]), Run(tmp_path))
 
 
-DISTRIBUTED = override(SHORT, ["steps=4", "freeze_norm=all", "negatives=0"])  # a process has its own
-NO_CONTRAST = LossWeights(contrast=0)  # as are its negatives
+DISTRIBUTED = override(SHORT, ["steps=4", "freeze_norm=all", "negatives=0"])
+NO_CONTRAST = LossWeights(contrast=0)  # like negatives, it only sees the clips of its own process
 
 
 def worker(rank: int, processes: int, port: int, folder: str) -> None:
@@ -366,7 +280,7 @@ def worker(rank: int, processes: int, port: int, folder: str) -> None:
     torch.set_num_threads(1)
     part = part_of_batch(4, rank, processes)
     state = train(
-        build(), lambda step: source(step).take(part), DISTRIBUTED, Path(folder), weights=NO_CONTRAST
+        build(), lambda step: source(step).take(part), DISTRIBUTED, Run(Path(folder)), weights=NO_CONTRAST
     )
     torch.save(state.network.state_dict(), Path(folder) / f"rank{rank}.pt")
     torch.distributed.destroy_process_group()
@@ -378,8 +292,8 @@ def flat(network: EgoHieraLocNet, state: dict[str, torch.Tensor] | None) -> torc
 
 
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
-    """With the same whole batch a step: one absent clip among four makes the parts unequal."""
-    one = train(build(), source, DISTRIBUTED, tmp_path / "one", weights=NO_CONTRAST)
+    """With the same batches in total; one absent clip among four makes the parts unequal."""
+    one = train(build(), source, DISTRIBUTED, Run(tmp_path / "one"), weights=NO_CONTRAST)
     (tmp_path / "two").mkdir()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -389,7 +303,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     for name, value in ranks[0].items():
         assert torch.equal(value, ranks[1][name]), name
     start, alone, both = (flat(build(), state) for state in (None, one.network.state_dict(), ranks[0]))
-    # About 3e-6; not weight by weight, as Adam blows up the rounding of gradients next to zero.
+    # About 3e-6. Not compared weight by weight, as Adam amplifies rounding where gradients are nearly zero.
     assert float((both - alone).norm()) < 1e-3 * float((alone - start).norm())
     single, double = log_of(tmp_path / "one"), log_of(tmp_path / "two")
     assert len(single) == len(double) == DISTRIBUTED.steps
@@ -400,7 +314,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
 
 def test_parts_of_a_batch() -> None:
     assert [part_of_batch(6, rank, 3) for rank in range(3)] == [slice(0, 2), slice(2, 4), slice(4, 6)]
-    with pytest.raises(ConfigError, match=r"4 clips does not divide among 3 processes. Change optim.batch"):
+    with pytest.raises(ConfigError, match=r"4 clips cannot be divided among 3 processes. Change optim.batch"):
         part_of_batch(4, 0, 3)
 
 
@@ -416,7 +330,7 @@ def test_tiny_overfits_one_batch(tmp_path: Path) -> None:
         log_every=10,
         checkpoint_every=10**6,
     )
-    train(build(preset("tiny")), lambda step: batch, config, tmp_path)
+    train(build(preset("tiny")), lambda step: batch, config, Run(tmp_path))
     last = log_of(tmp_path)[-1]
     assert last["mask_iou"] > 0.9
     assert last["presence_accuracy"] == 1

@@ -49,7 +49,7 @@ rand_weight = rand(3, 4, 5)
 
 
 def test_every_loss_has_its_gradient_checked() -> None:
-    """Cells and similarity are one function, checked below; the query's mask is cross-entropy and overlap."""
+    """Cells and similarity are one function, checked below; the query mask is the mask and the Dice loss."""
     assert CASES.keys() | {"score", "cells", "similarity", "query_mask"} == {
         f.name for f in fields(LossWeights)
     }
@@ -61,8 +61,8 @@ def test_gradient_agrees_with_a_numeric_one(name: str) -> None:
     assert torch.autograd.gradcheck(loss, point.clone().requires_grad_())
 
 
-def test_gradient_of_the_cell_loss_with_its_hardness_held() -> None:
-    """The weights of the negatives are not differentiated: a numeric check must hold them too."""
+def test_gradient_of_the_cell_loss_with_constant_weights() -> None:
+    """The weights of the negatives are not differentiated, so a numeric check must keep them constant."""
     logits, wanted, alike = (
         rand(2, 3, 3) - 0.5,
         (rand(2, 3, 3) > 0.7).double(),
@@ -102,7 +102,7 @@ def test_mask_in_box_by_hand() -> None:
     assert float(losses.mask_in_box_loss(inside, inside, one)) == 0
     assert float(losses.mask_in_box_loss(mask, inside, torch.zeros(1))) == 0
     both = losses.mask_in_box_loss(mask.repeat(2, 1, 1), inside.repeat(2, 1, 1), torch.tensor([1.0, 0.0]))
-    assert float(both) == pytest.approx(1 - 3 / 5.25)  # absent frames do not thin it out
+    assert float(both) == pytest.approx(1 - 3 / 5.25)  # absent frames do not dilute it
 
 
 def test_pseudo_masks_weigh_three_tenths() -> None:
@@ -124,7 +124,7 @@ def test_dice_by_hand() -> None:
     assert float(losses.dice_loss(mask, other, torch.zeros(1))) == 0
 
 
-def test_filter_loss_wants_a_gaussian_at_the_true_centre() -> None:
+def test_filter_loss_is_zero_for_a_gaussian_at_the_true_centre() -> None:
     boxes, present = torch.tensor([[2.0, 1.0, 5.0, 4.0]]), torch.ones(1)
     y, x = torch.arange(6)[:, None] + 0.5, torch.arange(8)[None] + 0.5
     ideal = torch.exp(-((y - 2.5) ** 2 + (x - 3.5) ** 2) / (2 * 0.9**2))[None]
@@ -134,7 +134,7 @@ def test_filter_loss_wants_a_gaussian_at_the_true_centre() -> None:
     assert float(off) == pytest.approx(0.01 + 0.5 * 0.01, rel=1e-4)
 
 
-def test_filter_loss_wants_silence_where_the_object_is_absent() -> None:
+def test_filter_loss_is_zero_for_no_response_where_the_object_is_absent() -> None:
     boxes, absent = torch.zeros(1, 4), torch.zeros(1)
     assert float(losses.filter_loss(torch.zeros(1, 6, 8), boxes, absent, 0.3)) == 0
     assert float(losses.filter_loss(torch.full((1, 6, 8), 0.5), boxes, absent, 0.3)) == pytest.approx(0.25)
@@ -164,8 +164,8 @@ def test_filter_loss_cannot_be_lowered_by_scaling_features() -> None:
     assert printed(10) < 0.02 * printed(1)
 
 
-def test_cells_and_the_rest_weigh_the_same() -> None:
-    """One cell of the object among 99 others, all undecided: ln 2 for each side."""
+def test_object_and_background_cells_have_equal_weight() -> None:
+    """One cell of the object among 99 others, all with logit 0: ln 2 for each of the two classes."""
     wanted = torch.zeros(1, 10, 10)
     wanted[0, 3, 4] = 1
     loss = losses.balanced_cell_loss(torch.zeros(1, 10, 10), wanted, torch.zeros(1, 10, 10))
@@ -173,7 +173,7 @@ def test_cells_and_the_rest_weigh_the_same() -> None:
 
 
 def test_look_alikes_always_count() -> None:
-    """A confident negative costs next to nothing in an empty wall and more on a known look-alike."""
+    """A confident negative costs next to nothing on background and more on a known look-alike."""
     logits, wanted = torch.full((1, 4, 4), -3.0), torch.zeros(1, 4, 4)
     without = losses.balanced_cell_loss(logits, wanted, torch.zeros(1, 4, 4))
     alike = losses.balanced_cell_loss(logits, wanted, torch.ones(1, 4, 4))

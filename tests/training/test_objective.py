@@ -1,4 +1,4 @@
-"""What a query is shown beside its own clip."""
+"""Negatives from other clips, and which terms they contribute to."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ import torch
 from clips import clip_batch
 from egohieraloc.config import preset
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.training.objective import _add_negatives, clip_terms
+from egohieraloc.training.objective import _with_negatives, clip_terms
 
 SIMILARITY = torch.tensor(
     [[0.9, 0.2, 0.5, 0.4], [0.3, 0.9, 0.1, 0.2], [0.6, 0.1, 0.9, 0.7], [0.1, 0.8, 0.2, 0.9]]
 )
-SURE = -torch.inf  # the object may be there: no negative
+MAY_SHOW_OBJECT = -torch.inf  # so the clip has no negatives
 
 
-def test_negatives_are_the_frames_of_other_clips_that_are_liked_best() -> None:
-    seen, truth = _add_negatives(SIMILARITY, times=3, count=2)
-    assert seen.tolist() == [[0, 1, 2, 6, 9], [3, 4, 5, 0, 9], [6, 7, 8, 9, 0], [9, 10, 11, 3, 6]]
-    presence = truth(torch.ones(4, 3))
+def test_negatives_are_the_most_similar_frames_of_other_clips() -> None:
+    matched = _with_negatives(SIMILARITY, times=3, count=2)
+    assert matched.frame.tolist() == [[0, 1, 2, 6, 9], [3, 4, 5, 0, 9], [6, 7, 8, 9, 0], [9, 10, 11, 3, 6]]
+    presence = matched.labels(torch.ones(4, 3))
     assert presence.reshape(4, 5).tolist() == [[1, 1, 1, 0, 0]] * 4
-    assert truth(torch.ones(4, 3, 2, 2)).shape == (20, 2, 2)
+    assert matched.labels(torch.ones(4, 3, 2, 2)).shape == (20, 2, 2)
 
 
-def test_a_frame_that_may_show_the_object_is_no_negative() -> None:
+def test_a_frame_that_may_show_the_object_is_not_a_negative() -> None:
     similarity = SIMILARITY.clone()
-    similarity[0, 2] = similarity[0, 3] = SURE
-    seen, truth = _add_negatives(similarity, times=1, count=2)
-    assert seen[0].tolist() == [0, 1, 0]  # too few others: its own once more, with its own truth
+    similarity[0, 2] = similarity[0, 3] = MAY_SHOW_OBJECT
+    matched = _with_negatives(similarity, times=1, count=2)
+    assert matched.frame[0].tolist() == [0, 1, 0]  # too few others: its own frame again, with its labels
     boxes = torch.arange(16.0).reshape(4, 1, 4)
-    assert truth(boxes).reshape(4, 3, 4)[0].tolist() == [[0, 1, 2, 3], [0, 0, 0, 0], [0, 1, 2, 3]]
+    assert matched.labels(boxes).reshape(4, 3, 4)[0].tolist() == [[0, 1, 2, 3], [0, 0, 0, 0], [0, 1, 2, 3]]
 
 
 def test_no_negatives_in_a_batch_of_one() -> None:
-    seen, truth = _add_negatives(torch.zeros(1, 1), times=2, count=2)
-    assert seen.tolist() == [[0, 1, 0]]
-    assert truth(torch.tensor([[0.0, 1.0]])).tolist() == [0, 1, 0]
+    matched = _with_negatives(torch.zeros(1, 1), times=2, count=2)
+    assert matched.frame.tolist() == [[0, 1, 0]]
+    assert matched.labels(torch.tensor([[0.0, 1.0]])).tolist() == [0, 1, 0]
 
 
-def test_what_a_clip_shows_is_left_out() -> None:
-    """With all clips said to show the object, negatives are the own frames and no contrast is left."""
+def test_clips_that_show_the_object_give_no_negatives() -> None:
+    """If all clips show the object, its own frames are used again and the contrast loss is zero."""
     torch.manual_seed(0)
     network = EgoHieraLocNet(preset("tiny")).eval()
     batch, chance = clip_batch(preset("tiny"), clips=3, times=1), torch.full((3, 2), 0.6)
@@ -53,12 +53,12 @@ def test_what_a_clip_shows_is_left_out() -> None:
         apart, _ = clip_terms(network, batch, chance, negatives=1)
     assert float(alone["contrast"]) == 0
     assert float(apart["contrast"]) > 0
-    # The same frame seen twice: only what the QAM remembers of the first time makes a difference.
+    # The same frame matched twice: only the QAM's state after the first time makes a difference.
     assert abs(float(again["presence"] - alone["presence"])) < 1e-3
     assert abs(float(apart["presence"] - alone["presence"])) > 1e-2
 
 
-def test_masks_are_learnt_from_the_own_frames_alone() -> None:
+def test_masks_are_learnt_from_the_own_clip_alone() -> None:
     torch.manual_seed(0)
     network = EgoHieraLocNet(preset("tiny")).eval()
     batch, chance = clip_batch(preset("tiny"), clips=4, times=2), torch.full((4, 2), 0.6)
@@ -71,8 +71,8 @@ def test_masks_are_learnt_from_the_own_frames_alone() -> None:
     assert not torch.equal(among["presence"], alone["presence"])
 
 
-def test_the_score_is_learnt_as_answers_use_it() -> None:
-    """Surer where the object is, or less sure where it is not, and the loss of the score falls."""
+def test_the_score_loss_follows_the_cell_logits() -> None:
+    """Higher logits lower the score loss where the object is present and raise it where it is absent."""
     torch.manual_seed(0)
     network = EgoHieraLocNet(preset("tiny")).eval()
     batch, chance = clip_batch(preset("tiny"), clips=2, times=1), torch.full((2, 2), 0.6)
@@ -86,7 +86,8 @@ def test_the_score_is_learnt_as_answers_use_it() -> None:
     with torch.no_grad():
         network.ram.cell.bias += 1
     after = losses()
-    # Two a logit: yes gains what no loses, log(1 + exp(-x)) - log(1 + exp(x)) = -x.
+    # As log(1 + exp(-x)) - log(1 + exp(x)) = -x, adding 1 to the logits changes the difference by 2 over 2
+    # clips.
     assert after[0] < before[0]
     assert after[1] > before[1]
     assert (before[0] - before[1]) - (after[0] - after[1]) == pytest.approx(2, rel=1e-3)

@@ -1,4 +1,4 @@
-"""Recipes: read, overridden, run."""
+"""Reading, overriding and running recipes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_packs import tiny_packs
 
 from egohieraloc.config import PRESETS, preset
 from egohieraloc.errors import ConfigError, MissingExtraError
@@ -17,9 +16,10 @@ from egohieraloc.models.weights import load_weights, save_weights
 from egohieraloc.settings import override
 from egohieraloc.training import recipe as module
 from egohieraloc.training.composer.packs import Packs
-from egohieraloc.training.loop import OptimConfig
 from egohieraloc.training.losses import PAPER
+from egohieraloc.training.optim import OptimConfig
 from egohieraloc.training.recipe import build_network, read_recipe, run_recipe
+from tiny_packs import tiny_packs
 
 TINY = """
 preset = "tiny"
@@ -54,7 +54,7 @@ def test_a_recipe_builds_on_its_preset(tmp_path: Path) -> None:
     assert (recipe.optim.steps, recipe.optim.warmup) == (2, OptimConfig().warmup)
 
 
-def test_words_override_the_file_and_the_preset_too(tmp_path: Path) -> None:
+def test_words_override_the_file_and_the_preset(tmp_path: Path) -> None:
     path = write(tmp_path, TINY)
     assert read_recipe(path, ["optim.steps=7"]).optim.steps == 7
     other = read_recipe(path, ["preset=base", "network.qam.decay=0.2"])
@@ -77,7 +77,7 @@ def test_bad_recipes(tmp_path: Path, text: str, message: str) -> None:
         read_recipe(write(tmp_path, text))
 
 
-def test_a_recipe_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_recipe(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"Cannot read the recipe .*gone.toml"):
         read_recipe(tmp_path / "gone.toml")
 
@@ -115,7 +115,7 @@ def test_the_same_seed_builds_the_same_network(tmp_path: Path) -> None:
     assert not torch.equal(one.ram.cell.weight, different.ram.cell.weight)
 
 
-def test_a_network_is_trained_further(tmp_path: Path) -> None:
+def test_training_continues_from_a_weights_file(tmp_path: Path) -> None:
     recipe = read_recipe(write(tmp_path, TINY))
     trained = build_network(override(recipe, ["optim.seed=5"]))
     save_weights(tmp_path / "trained.safetensors", trained)
@@ -138,15 +138,15 @@ def test_a_run_leaves_recipe_log_checkpoint_and_weights(
         return tiny_packs()
 
     monkeypatch.setattr(module, "read_packs", packs)
-    recipe = read_recipe(write(tmp_path, TINY), ["validation.questions=4"])
+    recipe = read_recipe(write(tmp_path, TINY), ["validation.queries=4"])
     state = run_recipe(recipe, tmp_path / "data", tmp_path / "run")
     assert state.step == 2
     assert splits == ["train", "val"]
     files = {p.name for p in (tmp_path / "run").iterdir() if "tfevents" not in p.name}
     wanted = {"recipe.json", "log.jsonl", "checkpoint.pt", "weights.safetensors"}
     assert files == wanted | {"best.json", "best.safetensors"}
-    alone = run_recipe(override(recipe, ["validation.questions=0"]), tmp_path, tmp_path / "alone")
-    assert_equal_networks(state.network, alone.network)  # validation leaves no trace in the run
+    alone = run_recipe(override(recipe, ["validation.queries=0"]), tmp_path, tmp_path / "alone")
+    assert_equal_networks(state.network, alone.network)  # validation does not affect the run
     assert not (tmp_path / "alone" / "best.json").exists()
     assert json.loads((tmp_path / "run" / "recipe.json").read_text())["optim"]["steps"] == 2
     loaded = load_weights(tmp_path / "run" / "weights.safetensors")

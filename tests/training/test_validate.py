@@ -1,4 +1,4 @@
-"""Validation during training: the benchmark's measures, the best weights, nothing of the run's randomness."""
+"""Validation during training: the benchmark's metrics, the best weights, no effect on the run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_packs import calm_config, tiny_packs
 
 from egohieraloc.config import preset
 from egohieraloc.data.base import Track
@@ -20,6 +19,7 @@ from egohieraloc.settings import override
 from egohieraloc.training.composer.composed_videos import compose_halves
 from egohieraloc.training.validate import Answers, Validation, composed_answers, ego4d_answers
 from footage_world import write_ego4d
+from tiny_packs import calm_config, tiny_packs
 
 SMALL = override(preset("tiny"), ["input_size=128", "query_sizes=[64,32]"])
 CPU = torch.device("cpu")
@@ -39,11 +39,11 @@ def track(first: int, shift: float = 0.0) -> Track:
 def scripted(*rounds: list[tuple[Track, Track, float]]):
     waiting = list(rounds)
 
-    def ask(localizer: Localizer) -> Answers:
-        assert localizer.weights.calibration.threshold == 0  # no answer is held back
+    def answer(localizer: Localizer) -> Answers:
+        assert localizer.weights.calibration.threshold == 0  # no answer is rejected
         return waiting.pop(0)
 
-    return ask
+    return answer
 
 
 RIGHT, WRONG = (track(3), track(3), 0.9), (track(3), track(30), 0.8)
@@ -74,13 +74,13 @@ def test_the_best_is_kept_through_a_resume(tmp_path: Path, network: EgoHieraLocN
     assert json.loads((tmp_path / "best.json").read_text())["step"] == 1
 
 
-def test_composed_questions_all_show_their_object_and_never_change(network: EgoHieraLocNet) -> None:
+def test_composed_queries_all_have_an_answer_and_never_change(network: EgoHieraLocNet) -> None:
     config = calm_config(frame_px=128, query_px=64, clip_frames=2, edge_share=0.0)
     halves = compose_halves(tiny_packs(), CPU, clips=4, config=config)
-    ask = composed_answers(halves)
+    answer_queries = composed_answers(halves)
     localizer = Localizer(Weights(network, Calibration(threshold=0.0), "tiny"), device="cpu")
     state = torch.get_rng_state()
-    first, second = list(ask(localizer)), list(ask(localizer))
+    first, second = list(answer_queries(localizer)), list(answer_queries(localizer))
     assert torch.equal(torch.get_rng_state(), state)
     assert len(first) == 4
     for (truth, answer, score), (truth_again, answer_again, score_again) in zip(first, second, strict=True):
@@ -90,8 +90,8 @@ def test_composed_questions_all_show_their_object_and_never_change(network: EgoH
         assert score == score_again
 
 
-def test_ego4d_questions(tmp_path: Path, network: EgoHieraLocNet) -> None:
-    """Two of each of three clips; three questions asked for take every second clip."""
+def test_ego4d_queries(tmp_path: Path, network: EgoHieraLocNet) -> None:
+    """Three clips have two queries each; for three queries every second clip is used."""
     path = write_ego4d(tmp_path)
     localizer = Localizer(
         Weights(network, Calibration(threshold=0.0), "tiny"), device="cpu", cache=tmp_path / "c"
@@ -108,5 +108,5 @@ def test_ego4d_questions(tmp_path: Path, network: EgoHieraLocNet) -> None:
     path.write_text(json.dumps(content))
     (_, nothing, score), *_ = ego4d_answers(path, tmp_path / "clips", 3)(localizer)
     assert (len(nothing), score) == (0, 0)
-    with pytest.raises(DataError, match=r"No clip of .* lies in .*validation.questions=0"):
+    with pytest.raises(DataError, match=r"No clip of .* is in .*validation.queries=0"):
         ego4d_answers(path, tmp_path, 3)

@@ -10,31 +10,16 @@ from typing import Annotated
 import typer
 
 from egohieraloc import __version__
-from egohieraloc.cli import ablations, figure, locate, score, serve, track, train
-from egohieraloc.cli import eval as evaluate
-from egohieraloc.cli.average import average
-from egohieraloc.cli.calibrate import calibrate
-from egohieraloc.cli.demo import demo
+from egohieraloc.cli.commands import LazyGroup, add_commands
 from egohieraloc.errors import EgoHieraLocError
 
 app = typer.Typer(
+    cls=LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("locate")(locate.locate)
-app.command("track")(track.track)
-app.command("train")(train.train)
-app.command("distill")(train.distill)
-app.command("pseudo-masks")(train.pseudo_masks)
-app.command("average")(average)
-app.command("calibrate")(calibrate)
-app.command("demo")(demo)
-app.command("serve")(serve.serve)
-app.add_typer(evaluate.app, name="eval")
-app.add_typer(score.app, name="score")
-app.add_typer(ablations.app, name="ablations")
-app.add_typer(figure.app, name="figure")
+add_commands(app)
 
 
 def _say_version(wanted: bool) -> None:

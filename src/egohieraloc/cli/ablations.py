@@ -1,4 +1,4 @@
-"""`egohieraloc ablations`: the rows of the paper's tables by name: list them, run one, write the table."""
+"""`egohieraloc ablations`: the rows of the paper's ablation tables by name: list, run, write a table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(
 
 
 def settings_for(row: Ablation, command: str, options: list[str]) -> tuple[str, ...]:
-    """What to set so that the command runs this row, or an error that says what has to come first."""
+    """The settings under which the command runs this row, or an error that says what has to be done first."""
     if command == "train":
         if row.settings and not row.trains:
             raise ConfigError(
@@ -61,8 +61,8 @@ def settings_for(row: Ablation, command: str, options: list[str]) -> tuple[str, 
 
 
 def _require_trained(row: Ablation, options: list[str]) -> None:
-    """The weights carry their settings, so that none can pass for an ablation they are not."""
-    from egohieraloc.models.weights import find_weights, load_weights
+    """Weights files carry their settings, so weights of another ablation are refused."""
+    from egohieraloc.models.weights import find_weights, read_network_config
     from egohieraloc.settings import override
 
     words = [part for option in options for part in option.split("=", 1)]  # also --model=FILE
@@ -70,7 +70,7 @@ def _require_trained(row: Ablation, options: list[str]) -> None:
     how = f"Train them with `egohieraloc ablations run {row.name} train ...` and give them as --model."
     if model is None:
         raise ConfigError(f"'{row.name}' needs weights of its own. {how}")
-    config = load_weights(find_weights(model)).network.config
+    config = read_network_config(find_weights(model))
     if override(config, row.network) != config:
         raise ConfigError(f"The weights {model} were not trained as '{row.name}'. {how}")
 

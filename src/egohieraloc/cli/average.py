@@ -1,4 +1,4 @@
-"""`egohieraloc average`: the mean of several weights files, and storage in 8 bits."""
+"""`egohieraloc average`: average several weights files, or store one in 8 bits."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 
 
 def average(
-    models: Annotated[list[Path], typer.Argument(help="Weights files of one network; one is enough.")],
-    out: Annotated[Path, typer.Option(help="File for their mean.")],
-    small: Annotated[bool, typer.Option("--8-bit", help="8 bits a weight, half the size of 16.")] = False,
+    models: Annotated[list[Path], typer.Argument(help="One or more weights files of the same network.")],
+    out: Annotated[Path, typer.Option(help="File for the averaged weights.")],
+    small: Annotated[bool, typer.Option("--8-bit", help="Store 8 bits per weight instead of 16.")] = False,
 ) -> None:
-    """Write the mean of weights files, which is often better than each of them."""
-    from egohieraloc.models.weights import find_weights, mean_network, save_weights
+    """Average weights files; the mean is often better than each of them."""
+    from egohieraloc.models.weights import average_networks, find_weights, save_weights
 
-    save_weights(out, mean_network([find_weights(model) for model in models]), bits=8 if small else 16)
-    print(f"Wrote {out}. Its scores are not calibrated: see `egohieraloc calibrate`.")
+    save_weights(out, average_networks([find_weights(model) for model in models]), bits=8 if small else 16)
+    print(f"Wrote {out}. Its scores are not calibrated yet: see `egohieraloc calibrate`.")

@@ -1,20 +1,19 @@
-"""What several commands share: options, progress, reading a query."""
+"""What several commands share: options, reading a query."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from egohieraloc.config import SearchConfig
 from egohieraloc.errors import QueryError
-from egohieraloc.localize import Localizer, LocalizerConfig
-from egohieraloc.progress import Progress
 from egohieraloc.query import Query, parse_box
 from egohieraloc.video.reader import Video
+
+if TYPE_CHECKING:
+    from egohieraloc.localize import Localizer
 
 Model = Annotated[str, typer.Option(help="Name of shipped weights, or a .safetensors file.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps ...; chosen by itself unless given.")]
@@ -27,18 +26,14 @@ Settings = Annotated[
 Fps = Annotated[str, typer.Option(help="Samples a second, or 'native' for every frame.")]
 FolderFps = Annotated[float, typer.Option(help="Images a second when VIDEO is a folder.")]
 Cache = Annotated[Path | None, typer.Option(help="Folder that keeps what is known of videos.")]
-STAGES = {
-    "encode": "Reading the video",
-    "look": "Looking",
-    "decode": "Looking closely",
-    "follow": "Following",
-}
 
 
 def build_localizer(
     model: str, device: str | None, settings: list[str] | None, fps: str, cache: Path | None
 ) -> Localizer:
     """A Localizer from the common options."""
+    from egohieraloc.localize import Localizer, LocalizerConfig
+
     rate = None if fps == "native" else _number(fps)
     config = LocalizerConfig(search=SearchConfig(fps=rate))
     return Localizer.from_pretrained(
@@ -54,32 +49,9 @@ def read_query(
     if image is not None:
         return Query.from_image(image, box=region, mask=mask, seen_at_s=at)
     if at is None or region is None:
-        raise QueryError(
-            "Say what to look for: --query PICTURE, or --at SECONDS together with --box x,y,w,h."
-        )
+        raise QueryError("Say what to look for: --query IMAGE, or --at SECONDS together with --box x,y,w,h.")
     frame = video.frame_at(at)
     return Query.from_image(frame.rgb, box=region, mask=mask, seen_at_s=frame.time_s)
-
-
-@contextmanager
-def progress_bar(*, enabled: bool) -> Iterator[Progress]:
-    """Bars on standard error, with the time left, where somebody looks at it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (TextColumn("{task.description:18}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    seen = enabled and console.is_terminal
-    with Bars(*columns, console=console, disable=not seen, transient=True) as bars:
-        tasks: dict[str, int] = {}
-
-        def show(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(STAGES.get(stage, stage), total=total)
-            bars.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
-
-        yield show
 
 
 def _number(text: str) -> float:

@@ -15,6 +15,7 @@ from egohieraloc.cli import common
 from egohieraloc.demo import DemoTruth
 from egohieraloc.geometry.align import align_to_positions
 from egohieraloc.geometry.reconstruction import Reconstruction
+from egohieraloc.progress import progress_bars
 from egohieraloc.query import Query
 from egohieraloc.report.build import save_report
 from egohieraloc.types import Localization3D, ResponseTrack
@@ -42,7 +43,7 @@ def demo(
     query = Query.from_image(bundled.QUERY, box=truth.query_box)
     localizer = common.build_localizer(model, device, DEMO_SETTINGS, "5", None)
     print(f"Looking for the {truth.target_name} in a walk of {video.duration_s:.0f} s ...")
-    with common.progress_bar(enabled=True) as progress:
+    with progress_bars() as progress:
         result = localizer.locate(query, video, in_3d=in_3d, progress=progress)
     notes = [told(truth)]
     if isinstance(result.track, ResponseTrack):

@@ -20,12 +20,12 @@ from egohieraloc.evaluation.vq3d import read_vq3d_predictions
 from egohieraloc.figures import plots, rows, sources, space, style, trek
 from egohieraloc.figures.maps import draw_maps
 from egohieraloc.figures.sources import (
-    Question,
+    BenchmarkQuery,
     Tracks,
     benchmark_row,
     pick,
+    read_benchmark,
     read_methods,
-    read_questions,
     result_row,
 )
 from egohieraloc.query import Query
@@ -54,7 +54,7 @@ Zoom = Annotated[
 ]
 
 
-class Benchmark(StrEnum):
+class TrackBenchmark(StrEnum):
     vq2d = "vq2d"
     egotracks = "egotracks"
     trek150 = "trek150"
@@ -67,25 +67,27 @@ def qualitative(
     annotations: Annotations = None,
     clips: Clips = None,
     query: Queries = None,
-    benchmark: Benchmark = Benchmark.vq2d,
+    benchmark: TrackBenchmark = TrackBenchmark.vq2d,
     split: score.Split = None,
     frames: Annotated[int, typer.Option(min=1, help="Frames in a row.")] = 4,
     zoom: Zoom = 1.0,
     width: Width = style.PAGE_IN,
 ) -> None:
-    """Query, frames with everybody's boxes, and the answers over time; the truth is shaded."""
+    """Query, frames with the boxes of all methods, and response tracks over time; ground truth is shaded."""
     methods = read_methods(_named(answers))
     if annotations is None:
         results = [(name, found) for name, found in methods if isinstance(found, Result)]
         if len(results) < len(methods):
-            raise DataError("Prediction files need --annotations and --clips, which say what was asked.")
+            raise DataError(
+                "Prediction files need --annotations and --clips, for the queries and their videos."
+            )
         shown = [result_row(results)]
     else:
-        questions = read_questions(benchmark.value, annotations, clips, split=split)
+        queries = read_benchmark(benchmark.value, annotations, clips, split=split)
         read = [
-            (name, found if isinstance(found, Result) else questions.read(found)) for name, found in methods
+            (name, found if isinstance(found, Result) else queries.read(found)) for name, found in methods
         ]
-        shown = [benchmark_row(pick(questions.items, number), read) for number in query or [0]]
+        shown = [benchmark_row(pick(queries.items, number), read) for number in query or [0]]
     rows.draw_qualitative(out, shown, frames=frames, zoom=zoom, width_in=width)
     typer.echo(f"Drawn: {out}")
 
@@ -96,23 +98,23 @@ def failures(
     annotations: Annotated[Path, typer.Option(help="VQ2D annotations.")],
     clips: Annotated[Path, typer.Option(help="Folder with the clips.")],
     out: Out = Path("failures.pdf"),
-    count: Annotated[int, typer.Option(min=1, help="How many of the worst.")] = 5,
+    count: Annotated[int, typer.Option(min=1, help="How many queries.")] = 5,
     zoom: Zoom = 1.0,
     split: score.Split = None,
     width: Width = style.PAGE_IN,
 ) -> None:
-    """The queries with the least space-time IoU: the query, the truth and what was answered."""
-    questions = read_questions("vq2d", annotations, clips, split=split)
+    """The queries with the lowest space-time IoU: query, ground truth and answer."""
+    queries = read_benchmark("vq2d", annotations, clips, split=split)
     [(name, path)] = _named([answers])
-    tracks = questions.read(path)
+    tracks = queries.read(path)
     worst = sorted(
-        (_overlap(question, tracks), number)
-        for number, question in enumerate(questions.items)
-        if any(place.exists() for place in question.paths)
+        (_overlap(query, tracks), number)
+        for number, query in enumerate(queries.items)
+        if any(path.exists() for path in query.paths)
     )
     if not worst:
-        raise DataError(f"None of the {len(questions.items)} clips is in {clips}.")
-    shown = [(benchmark_row(questions.items[n], [(name, tracks)]), value) for value, n in worst[:count]]
+        raise DataError(f"None of the {len(queries.items)} clips is in {clips}.")
+    shown = [(benchmark_row(queries.items[n], [(name, tracks)]), value) for value, n in worst[:count]]
     rows.draw_failures(out, shown, zoom=zoom, width_in=width)
     typer.echo(f"Drawn: {out}, queries {', '.join(str(n) for _, n in worst[:count])}")
 
@@ -126,7 +128,7 @@ def scene(
     poses: Annotated[Path | None, typer.Option(help="all_clips_camera_poses_*.json, for the path.")] = None,
     vq2d_annotations: Annotated[
         Path | None,
-        typer.Option("--vq2d", help="With --mapping and --clips: VQ2D annotations, for the query."),
+        typer.Option("--vq2d", help="VQ2D annotations, to show the query; with --mapping and --clips."),
     ] = None,
     mapping: Annotated[
         Path | None, typer.Option(help="mapping_vq2d_to_vq3d_queries_annotations_*.json.")
@@ -134,7 +136,7 @@ def scene(
     clips: Clips = None,
     width: Width = style.PAGE_IN,
 ) -> None:
-    """VQ3D: truth-sized cubes at everybody's answers, from the side and from above."""
+    """VQ3D: the ground-truth box at the answers of all methods, from the side and from above."""
     places = list(read_vq3d(annotations))
     chosen = [pick(places, number) for number in query or [0]]
     methods = [(name, read_vq3d_predictions(path)) for name, path in _named(answers)]
@@ -166,10 +168,10 @@ def lift(
     ],
     out: Out = Path("lift.pdf"),
     annotations: Annotated[
-        Path | None, typer.Option(help="VQ3D annotations, where the answers stand in the scan's frame.")
+        Path | None, typer.Option(help="VQ3D annotations, if the answers are in the scan's frame.")
     ] = None,
     query: Annotated[int, typer.Option(help="Number of the query in the annotations, from 0.")] = 0,
-    frames: Annotated[int, typer.Option(min=1, help="Frames above.")] = 4,
+    frames: Annotated[int, typer.Option(min=1, help="Frames in the upper row.")] = 4,
     width: Width = style.PAGE_IN,
 ) -> None:
     """From 2D to 3D: frames with boxes above; the camera path, rays and the fused point below."""
@@ -186,7 +188,7 @@ def maps(
     frames: Annotated[int, typer.Option(min=1, help="Frames, evenly spread over the track.")] = 4,
     width: Width = style.PAGE_IN,
 ) -> None:
-    """What the network saw: the maps of DPM, of the filter, of QAM with its ellipse, and RAM's mask."""
+    """Inside the network: the maps of DPM, the filter response, QAM with its ellipse, and RAM's mask."""
     draw_maps(out, Result.load(answer), frames=frames, width_in=width)
     typer.echo(f"Drawn: {out}")
 
@@ -213,7 +215,7 @@ def attributes(
     out: Out = Path("attributes.pdf"),
     width: Width = style.PAGE_IN,
 ) -> None:
-    """TREK-150 by attribute of the sequences."""
+    """TREK-150's measures by attribute of the sequences."""
     sequences = list(read_trek150(annotations))
     methods = [
         (name, read_trek150_predictions(path, sequences, protocol.value)) for name, path in _named(answers)
@@ -227,12 +229,12 @@ def training(
     log: Annotated[Path, typer.Argument(help="log.jsonl of a training.")],
     out: Out = Path("training.pdf"),
     loss: Annotated[
-        list[str] | None, typer.Option(help="A loss of the log. Repeatable. [default: total]")
+        list[str] | None, typer.Option(help="A loss in the log. Repeatable. [default: total]")
     ] = None,
-    measure: Annotated[str, typer.Option(help="The measure of validation.")] = "success",
+    measure: Annotated[str, typer.Option(help="The validation measure.")] = "success",
     width: Width = style.COLUMN_IN,
 ) -> None:
-    """The losses of a training and the success on the validation set."""
+    """Training losses and a measure on the validation set."""
     plots.draw_training(out, plots.read_log(log), losses=loss or ["total"], measure=measure, width_in=width)
     typer.echo(f"Drawn: {out}")
 
@@ -258,16 +260,9 @@ def tradeoff(
     width: Width = style.COLUMN_IN,
 ) -> None:
     """Accuracy against speed or cost, a dot per method."""
+    columns = plots.TradeoffColumns(x, y, name, size)
     plots.draw_tradeoff(
-        out,
-        plots.read_table(table),
-        x=x,
-        y=y,
-        name=name,
-        size=size,
-        less_is_better=less_is_better,
-        log_x=log_x,
-        width_in=width,
+        out, plots.read_table(table), columns, less_is_better=less_is_better, log_x=log_x, width_in=width
     )
     typer.echo(f"Drawn: {out}")
 
@@ -286,7 +281,7 @@ def sweep(
 
 
 def _good_poses(paths: dict[str, ClipPoses], clip: str) -> Floats:
-    """(N, 3, 4); none where the file does not have the clip."""
+    """(N, 3, 4); N is 0 where the file does not have the clip."""
     return paths[clip].cam_from_world[paths[clip].is_good] if clip in paths else np.zeros((0, 3, 4))
 
 
@@ -301,7 +296,8 @@ def _named(words: list[str]) -> list[tuple[str, Path]]:
     return [(name, Path(path)) for name, _, path in pairs]
 
 
-def _overlap(question: Question, tracks: Tracks) -> float:
-    if question.truth is None:
-        raise DataError(f"The annotation file has no answer for {question.key}: failures need the truth.")
-    return overlap(question.truth, tracks.get(question.key, Track.empty()))[1]
+def _overlap(query: BenchmarkQuery, tracks: Tracks) -> float:
+    """Space-time IoU."""
+    if query.truth is None:
+        raise DataError(f"The annotation file has no response track for {query.key}, which failures need.")
+    return overlap(query.truth, tracks.get(query.key, Track.empty()))[1]

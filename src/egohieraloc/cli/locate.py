@@ -11,6 +11,7 @@ import typer
 
 from egohieraloc.cli import common
 from egohieraloc.cli import space_options as space
+from egohieraloc.progress import progress_bars
 from egohieraloc.report.build import write_views
 from egohieraloc.report.recording import find_rerun, write_recording
 from egohieraloc.result import answer_folder
@@ -70,7 +71,7 @@ def locate(
     if rrd is not None:
         find_rerun()  # what is missing to write the answer shows now, not after the search
     with answer_folder(out, video, query, query_mask, cameras) if out else nullcontext() as folder:
-        with common.progress_bar(enabled=not json) as progress:
+        with progress_bars(enabled=not json) as progress:
             result = localizer.locate(
                 question, source, until_s=until, in_3d=in_3d, space=sources, progress=progress
             )

@@ -1,4 +1,4 @@
-"""`egohieraloc score`: score anybody's prediction file, compare systems, write and check submissions."""
+"""`egohieraloc score`: score prediction files of any system, compare systems, write and check submissions."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from rich.table import Table
 
 from egohieraloc.data.base import QueryKey
 from egohieraloc.data.ego4d import VisualQuery, read_vq2d
-from egohieraloc.data.ego4d_3d import read_mapping, read_vq3d, visual_queries_of_places
+from egohieraloc.data.ego4d_3d import PlaceQuery, read_mapping, read_vq3d, visual_queries_of_places
 from egohieraloc.data.egotracks import TrackingQuery, read_clip_lengths, read_egotracks
 from egohieraloc.data.trek150 import read_trek150
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import egotracks, submission, submission_check, tables, trek150, vq2d, vq3d
 from egohieraloc.evaluation.predictions import read_vq2d_predictions
-from egohieraloc.evaluation.run import versions, write_results
-from egohieraloc.evaluation.significance import compare_seeds, measures_of_runs, paired_bootstrap
+from egohieraloc.evaluation.runner import write_results
+from egohieraloc.evaluation.significance import Resampled, compare_seeds, measures_of_runs, paired_bootstrap
+from egohieraloc.versions import versions
 
 app = typer.Typer(help="Score prediction files and prepare submissions.", no_args_is_help=True)
 
 SHOWN_PROBLEMS = 20
 Annotations = Annotated[Path, typer.Option(help="The benchmark's annotation file (TREK-150: its folder).")]
 Predictions = Annotated[
-    Path, typer.Option(help="Predictions: our file, a challenge file, or a published one.")
+    Path, typer.Option(help="Prediction file: ours, a challenge file, or a published one.")
 ]
 Split = Annotated[str | None, typer.Option(help="Only this split of the annotation file.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write all numbers to this file.")]
@@ -64,7 +65,7 @@ def score_vq2d(
 ) -> None:
     """Ego4D VQ2D: tAP, stAP, recovery and success."""
     queries = _visual_queries(annotations, split)
-    report = vq2d.report(queries, read_vq2d_predictions(predictions, queries))
+    report = vq2d.report_vq2d(queries, read_vq2d_predictions(predictions, queries))
     publish(report, _about("vq2d", annotations, predictions), json)
 
 
@@ -89,7 +90,7 @@ def score_vq3d(
         visual = visual_queries_of_places(places, queries, read_mapping(mapping))
     elif vq2d_annotations or mapping:
         raise DataError("The table by group needs both: --vq2d FILE and --mapping FILE.")
-    report = vq3d.report(places, vq3d.read_vq3d_predictions(predictions), visual)
+    report = vq3d.report_vq3d(places, vq3d.read_vq3d_predictions(predictions), visual)
     publish(report, _about("vq3d", annotations, predictions), json)
 
 
@@ -104,7 +105,7 @@ def score_egotracks(
     """EgoTracks: average overlap, precision, recall and F."""
     queries = _tracking_queries(annotations, split)
     answers = egotracks.read_egotracks_predictions(predictions, queries)
-    report = egotracks.report(queries, answers, read_clip_lengths(clip_info) if clip_info else None)
+    report = egotracks.report_egotracks(queries, answers, read_clip_lengths(clip_info) if clip_info else None)
     publish(report, _about("egotracks", annotations, predictions), json)
 
 
@@ -118,7 +119,7 @@ def score_trek150(
     """TREK-150: SS, NPS, GSR and recall, by attribute."""
     sequences = list(read_trek150(annotations))
     boxes = trek150.read_trek150_predictions(predictions, sequences, protocol.value)
-    report = trek150.report(sequences, protocol.value, boxes)
+    report = trek150.report_trek150(sequences, protocol.value, boxes)
     publish(report, _about("trek150", annotations, predictions), json)
 
 
@@ -129,37 +130,23 @@ def compare(
     first: Annotated[Path, typer.Option(help="Predictions of one system.")],
     second: Annotated[Path, typer.Option(help="Predictions to compare with.")],
     split: Split = None,
-    resamples: Annotated[int, typer.Option(min=1, help="How often queries are drawn.")] = 2000,
-    seed: Annotated[int, typer.Option(help="Decides the draws.")] = 0,
+    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap samples.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
     json: Json = None,
 ) -> None:
     """Compare two prediction files: paired bootstrap.
 
-    Queries are drawn with replacement, the same for both; every measure gets a 95 % interval and a p-value.
+    Queries are sampled with replacement, the same for both; every measure gets a 95 % interval and a p-value.
     """
-    files = (first, second)
     if benchmark is QueryBenchmark.vq2d:
         queries = _visual_queries(annotations, split)
-        overlaps = [vq2d.measure_answers(queries, read_vq2d_predictions(f, queries))[0] for f in files]
-        differences = paired_bootstrap(
-            *overlaps,
-            measure=lambda chosen: vq2d.score(chosen).measures,
-            take=vq2d.Overlaps.take,
-            num_queries=len(queries),
-            resamples=resamples,
-            seed=seed,
-        )
+        num_queries = len(queries)
+        one, other = (_resampled_vq2d(queries, path) for path in (first, second))
     else:
         places = list(read_vq3d(annotations, split=split))
-        measured = [vq3d.measure(places, vq3d.read_vq3d_predictions(f)) for f in files]
-        differences = paired_bootstrap(
-            *measured,
-            measure=lambda chosen: vq3d.summarize(chosen).measures,
-            take=lambda all_of_them, which: [all_of_them[i] for i in which],
-            num_queries=len(places),
-            resamples=resamples,
-            seed=seed,
-        )
+        num_queries = len(places)
+        one, other = (_resampled_vq3d(places, path) for path in (first, second))
+    differences = paired_bootstrap(one, other, num_queries, resamples=resamples, seed=seed)
     show(tables.difference_table(f"{benchmark.value}, {resamples} resamples", differences))
     if json is not None:
         about = {**_about(benchmark.value, annotations, first), "compared_with": str(second), "seed": seed}
@@ -168,18 +155,18 @@ def compare(
 
 @app.command()
 def seeds(
-    first: Annotated[list[Path], typer.Option(help="Scores of a run (NAME.results.json). Repeat per seed.")],
-    second: Annotated[list[Path], typer.Option(help="Scores of the other system's runs. Repeat per seed.")],
+    first: Annotated[list[Path], typer.Option(help="Results of a run (NAME.results.json). Repeat per seed.")],
+    second: Annotated[list[Path], typer.Option(help="Results of the other system's runs. Repeat per seed.")],
     json: Json = None,
 ) -> None:
-    """Compare runs of several seeds: Welch's t.
+    """Compare runs with several seeds: Welch's t.
 
-    Every measure that all files have gets a t, a p-value and the interval of the difference of the means.
+    Every measure that all files have gets a t, a p-value and a 95 % interval of the difference of the means.
     """
     one, other = measures_of_runs(first), measures_of_runs(second)
     compared = {name: compare_seeds(one[name], other[name]) for name in one if name in other}
     if not compared:
-        raise DataError("The two groups of files have no measure in common. Are they of one benchmark?")
+        raise DataError("The two systems have no measure in common. Are all files results of one benchmark?")
     show(tables.seeds_table(compared, (len(first), len(second))))
     if json is not None:
         files = {"first": [str(path) for path in first], "second": [str(path) for path in second]}
@@ -192,13 +179,14 @@ def submit(
     benchmark: Benchmark,
     annotations: Annotations,
     predictions: Annotated[
-        list[Path], typer.Option(help="A prediction file. Repeat to join several, as TREK-150's protocols.")
+        list[Path],
+        typer.Option(help="A prediction file. Repeat to join several (TREK-150's protocols)."),
     ],
     out: Out,
     clip_info: ClipInfo = None,
-    tracker_name: Annotated[str, typer.Option(help="The name that TREK-150's server shows.")] = "EgoHieraLoc",
+    tracker_name: Annotated[str, typer.Option(help="Name on TREK-150's server.")] = "EgoHieraLoc",
 ) -> None:
-    """Write a challenge server's file, and check it."""
+    """Write a challenge submission, and check it."""
     if benchmark is Benchmark.vq2d:
         queries = _visual_queries(annotations, None)
         answers = _joined(predictions, lambda path: read_vq2d_predictions(path, queries))
@@ -214,11 +202,11 @@ def submit(
         sequences = list(read_trek150(annotations))
         boxes = _joined(predictions, lambda path: trek150.read_all_protocols(path, sequences))
         submission.write_trek150_submission(out, sequences, boxes, tracker_name=tracker_name)
-    validate(benchmark, annotations, out, clip_info)
+    check_submission(benchmark, annotations, out, clip_info)
 
 
-@app.command()
-def validate(
+@app.command("validate")
+def check_submission(
     benchmark: Benchmark,
     annotations: Annotations,
     submission: Annotated[Path, typer.Option("--submission", help="The file for the server.")],
@@ -226,27 +214,27 @@ def validate(
 ) -> None:
     """Check a submission: order, counts, types and ranges."""
     if benchmark is Benchmark.vq2d:
-        problems = submission_check.validate_vq2d(annotations, submission)
+        problems = submission_check.check_vq2d(annotations, submission)
     elif benchmark is Benchmark.vq3d:
-        problems = submission_check.validate_vq3d(annotations, submission)
+        problems = submission_check.check_vq3d(annotations, submission)
     elif benchmark is Benchmark.egotracks:
-        problems = submission_check.validate_egotracks(
+        problems = submission_check.check_egotracks(
             _tracking_queries(annotations, None), _lengths(clip_info), submission
         )
     else:
-        problems = submission_check.validate_trek150(list(read_trek150(annotations)), submission)
+        problems = submission_check.check_trek150(list(read_trek150(annotations)), submission)
     for problem in problems[:SHOWN_PROBLEMS]:
         typer.echo(f"  {problem}")
     if len(problems) > SHOWN_PROBLEMS:
         typer.echo(f"  and {len(problems) - SHOWN_PROBLEMS} more")
     if problems:
         number = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise DataError(f"{submission} has {number}; a server would refuse it or score it wrongly.")
-    typer.echo(f"{submission} is a good {benchmark.value} submission.")
+        raise DataError(f"{submission} has {number}; the server would refuse it or score it wrongly.")
+    typer.echo(f"{submission} is a valid {benchmark.value} submission.")
 
 
-def publish(report: tables.Report, about: Mapping[str, Any], path: Path | None) -> None:
-    """Print the tables of a report with what must be known of them, and write its numbers."""
+def publish(report: tables.BenchmarkReport, about: Mapping[str, Any], path: Path | None) -> None:
+    """Print the tables and notes of a report, and write its numbers."""
     for table in tables.tables_of(report):
         show(table)
     for note in tables.notes_of(report):
@@ -257,6 +245,16 @@ def publish(report: tables.Report, about: Mapping[str, Any], path: Path | None) 
 
 def show(table: Table) -> None:
     Console(width=None if Console().is_terminal else 160).print(table)
+
+
+def _resampled_vq2d(queries: list[VisualQuery], predictions: Path) -> Resampled:
+    overlaps, _ = vq2d.measure_answers(queries, read_vq2d_predictions(predictions, queries))
+    return lambda chosen: vq2d.score(overlaps.take(chosen)).measures
+
+
+def _resampled_vq3d(places: list[PlaceQuery], predictions: Path) -> Resampled:
+    measured = vq3d.measure(places, vq3d.read_vq3d_predictions(predictions))
+    return lambda chosen: vq3d.summarize([measured[i] for i in chosen]).measures
 
 
 def _about(benchmark: str, annotations: Path, predictions: Path) -> dict[str, Any]:
@@ -279,12 +277,12 @@ def _lengths(clip_info: Path | None) -> dict[str, int]:
 
 
 def _joined(paths: Iterable[Path], read: Callable[[Path], dict[QueryKey, Any]]) -> dict[QueryKey, Any]:
-    """The answers of several files, each query answered by one of them."""
+    """The answers of several files; no query may be answered twice."""
     answers: dict[QueryKey, Any] = {}
     for path in paths:
         found = read(path)
-        again = sorted(answers.keys() & found.keys())
-        if again:
-            raise DataError(f"{path} answers {again[0]}, which a file before it answers already.")
+        repeated = sorted(answers.keys() & found.keys())
+        if repeated:
+            raise DataError(f"{path} answers {repeated[0]}, which an earlier file answers already.")
         answers |= found
     return answers

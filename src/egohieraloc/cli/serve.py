@@ -1,4 +1,4 @@
-"""`egohieraloc serve`: a page in the browser to ask with."""
+"""`egohieraloc serve`: ask questions about videos on a page in the browser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import typer
 
 from egohieraloc.cli import common
 from egohieraloc.errors import ConfigError, MissingExtraError
-from egohieraloc.models.weights import find_weights, load_weights
 
 
 def serve(
@@ -37,7 +36,9 @@ def serve(
         from egohieraloc.web.app import create_app
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "fastapi", "web") from error
-    load_weights(find_weights(model))  # a mistake shows now, not at the first question
+    from egohieraloc.models.weights import find_weights, load_weights
+
+    load_weights(find_weights(model))  # a wrong model shows now, not at the first question
     make = partial(common.build_localizer, model, device, settings, fps, folder.resolve() / "features")
     app = create_app(folder, make, model=Path(model).stem, host=host, max_video_bytes=round(max_gb * 1e9))
     listening = _listen(host, port)
@@ -45,11 +46,11 @@ def serve(
     shown = f"[{host}]" if ":" in host else host
     print(f"The page is at http://{shown}:{port} and keeps everything in {folder}/.")
     if not _is_local(host):
-        print("Everybody who can reach this address can use it and see its videos.")
+        print("Anyone who can reach this address can use it and see its videos.")
     print("Stop it with Ctrl+C.", flush=True)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2, server_header=False)
     server = uvicorn.Server(config)
-    # Who is still connected at the end is cut off; that is nothing to report.
+    # Connections still open at the end are closed; uvicorn would log each as an error.
     logging.getLogger("uvicorn.error").addFilter(lambda record: not server.should_exit)
     server.run(sockets=[listening])
 

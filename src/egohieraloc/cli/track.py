@@ -12,6 +12,7 @@ import typer
 
 from egohieraloc.cli import common
 from egohieraloc.files import atomic_path
+from egohieraloc.query import parse_box
 from egohieraloc.video.reader import Video
 
 
@@ -30,7 +31,7 @@ def track(
     """Follow an object through a video; prints one JSON line per frame: frame, time_s, box and score."""
     source = Video.open(video, folder_fps=folder_fps)
     localizer = common.build_localizer(model, device, settings, fps, None)
-    region = common.parse_box(box)
+    region = parse_box(box)
     walks = [localizer.track(source, region, at_s=at)]
     if backward:
         walks.insert(0, localizer.track(source, region, at_s=at, backward=True))

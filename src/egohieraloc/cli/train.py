@@ -1,4 +1,4 @@
-"""`egohieraloc train`: run a recipe, or look at what it would learn from."""
+"""`egohieraloc train`, `distill` and `pseudo-masks`: training, and what has to be done before it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Annotated
 import typer
 
 from egohieraloc.cli import common
+from egohieraloc.progress import progress_bars
 
-Config = Annotated[Path, typer.Option(help="A recipe, see recipes/*.toml.")]
+Config = Annotated[Path, typer.Option(help="Recipe, see recipes/*.toml.")]
 Data = Annotated[Path, typer.Option(help="Folder with photos/ and sprites/, or with ego4d/ and visor/.")]
-Settings = Annotated[list[str] | None, typer.Option("--set", help="Change a setting of the recipe.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="Change a setting, such as optim.steps=100.")
+]
 
 
 def train(
@@ -20,14 +23,14 @@ def train(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for logs, checkpoints and weights.")],
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")
+        bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")
     ] = False,
-    minutes: Annotated[float, typer.Option(help="Stop after so long, to be resumed.")] = math.inf,
+    minutes: Annotated[float, typer.Option(help="Time limit; continue later with --resume.")] = math.inf,
     preview: Annotated[
-        bool, typer.Option("--preview", help="Only write a contact sheet of samples to --out.")
+        bool, typer.Option("--preview", help="Only write a contact sheet of training clips to --out.")
     ] = False,
     publishable: Annotated[
-        bool, typer.Option("--publishable", help="Samples whose images may be published.")
+        bool, typer.Option("--publishable", help="Preview only images that may be published.")
     ] = False,
     settings: Settings = None,
 ) -> None:
@@ -38,7 +41,7 @@ def train(
     recipe = read_recipe(config, settings or [])
     if preview:
         write_contact_sheet(out, sample_clips(recipe, data, publishable=publishable))
-        print(f"Wrote {out / 'contact_sheet.png'} and an overview beside it.")
+        print(f"Wrote {out / 'contact_sheet.png'} and a smaller overview, contact_sheet.jpg.")
         return
     state = run_recipe(recipe, data, out, resume=resume, minutes=minutes)
     print(f"Stopped after step {state.step} of {recipe.optim.steps}; weights are in {out}.")
@@ -46,14 +49,16 @@ def train(
 
 def distill(
     data: Annotated[Path, typer.Option(help="Folder with photos/ and sprites/.")],
-    out: Annotated[Path, typer.Option(help="File for the backbone, to be given as `start`.")],
-    student: Annotated[str, typer.Option(help="Backbone that learns.")] = "pvt_v2_b1",
+    out: Annotated[Path, typer.Option(help="File for the backbone, for the setting `start`.")],
+    student: Annotated[str, typer.Option(help="Backbone to train.")] = "pvt_v2_b1",
     teacher: Annotated[str, typer.Option(help="Backbone with ImageNet weights.")] = "efficientnet_lite1",
-    teacher_weights: Annotated[Path | None, typer.Option(help="Its file, if not its package's.")] = None,
+    teacher_weights: Annotated[
+        Path | None, typer.Option(help="The teacher's weights, if not those of its package.")
+    ] = None,
     device: common.Device = None,
     settings: Settings = None,
 ) -> None:
-    """Give a backbone without pretrained weights a start: it learns another one's maps of photographs."""
+    """Pretrain a backbone by distillation: it learns the feature maps of one with ImageNet weights."""
     import torch
 
     from egohieraloc.config import BackboneConfig
@@ -69,7 +74,7 @@ def distill(
     learner, model = (build_backbone(BackboneConfig(name=name)) for name in (student, teacher))
     load_imagenet(model, teacher_weights)
     losses: list[float] = []
-    with common.progress_bar(enabled=True) as show:
+    with progress_bars() as show:
 
         def report(step: int, loss: float) -> None:
             losses.append(loss)
@@ -83,18 +88,20 @@ def distill(
 def pseudo_masks(
     config: Config,
     data: Data,
-    sam: Annotated[str, typer.Option(help="SAM: a name on the hub, or a folder.")] = "facebook/sam-vit-base",
+    sam: Annotated[
+        str, typer.Option(help="SAM: a name on the Hugging Face hub, or a folder.")
+    ] = "facebook/sam-vit-base",
     device: common.Device = None,
     settings: Settings = None,
 ) -> None:
-    """Make a mask for every box of Ego4D-VQ, once, before training. Goes on where it was stopped."""
+    """Make a mask for every box of Ego4D-VQ, once, before training. Can be interrupted and run again."""
     from egohieraloc.models.sam import SamProvider
     from egohieraloc.training.footage.loading import ego4d_footage
     from egohieraloc.training.recipe import read_recipe
 
     footage = ego4d_footage(read_recipe(config, settings or []).footage, data)
-    with common.progress_bar(enabled=True) as show:
+    with progress_bars() as show:
         made = footage.make_masks(
             SamProvider(sam, device=device), progress=lambda done, total: show("masks", done, total)
         )
-    print(f"Made the masks of {made} objects; {len(footage.objects)} are there.")
+    print(f"Made the masks of {made} objects; all {len(footage.objects)} have masks now.")

@@ -80,7 +80,8 @@ class Track:
 
     @property
     def areas(self) -> Floats:
-        return (self.boxes_xyxy[:, 2:] - self.boxes_xyxy[:, :2]).prod(1)
+        areas: Floats = (self.boxes_xyxy[:, 2:] - self.boxes_xyxy[:, :2]).prod(1)
+        return areas
 
     @property
     def largest_px(self) -> float | None:

@@ -39,7 +39,8 @@ class VisorObject:
         scale = np.array([width / self.width, height / self.height])
         canvas = np.zeros((height, width), np.uint8)
         corners = [np.rint(polygon * scale).astype(np.int32) for polygon in self.polygons]
-        return cv2.fillPoly(canvas, corners, 1).astype(bool)
+        cv2.fillPoly(canvas, corners, 1)
+        return canvas.astype(bool)
 
 
 @dataclass(frozen=True, eq=False)

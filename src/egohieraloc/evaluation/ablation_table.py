@@ -1,4 +1,4 @@
-"""A table of ablations: runs with several seeds of each row against the full system."""
+"""The table of ablations: runs of each row with several seeds against those of the full system."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation.significance import SeedComparison, compare_seeds, measures_of_runs
 
-# What the paper's tables show of each benchmark, by its place in a file of results.
+# The measures in the paper's tables for each benchmark, by their place in a results file.
 MEASURES: dict[str, dict[str, str]] = {
     "vq2d": {
         "own_score.tap25": "tAP25",
@@ -43,7 +43,7 @@ class AblationRow:
     ablation: str
     measure: str
     values: tuple[float, ...]  # one for each run
-    against_full: SeedComparison | None  # None for the full system, and with less than two runs of either
+    against_full: SeedComparison | None  # None for the full system, and with fewer than two runs of either
 
     @property
     def mean(self) -> float:
@@ -56,9 +56,9 @@ class AblationRow:
 
 
 def ablation_rows(runs: Mapping[str, Sequence[str | Path]], *, full: str = "full") -> list[AblationRow]:
-    """Rows from files of results (`NAME.results.json`) by ablation; the full system must be among them."""
+    """Rows from results files (`NAME.results.json`) by ablation; the full system must be among them."""
     if full not in runs:
-        raise DataError(f"Ablations are compared with '{full}': give its files of results too.")
+        raise DataError(f"Ablations are compared with '{full}': give its results files too.")
     measured = {name: measures_of_runs(paths) for name, paths in runs.items()}
     shared = [
         (place, title)

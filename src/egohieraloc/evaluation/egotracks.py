@@ -2,7 +2,7 @@
 
 For a threshold tau on the tracker's score, precision is the mean IoU over the frames it reports (frames
 without the object count 0), recall the mean IoU over the frames that show it (unreported frames count 0). The
-tau with the best F is reported. S is the number of sequences, T the scored frames of one.
+tau with the best F is reported. T is the number of scored frames of a sequence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from egohieraloc.data.egotracks import TrackingQuery, scored_frames
 from egohieraloc.data.stream import stream_object
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import groups as kinds
-from egohieraloc.evaluation.predictions import TrackAnswer, is_own, read_tracks
+from egohieraloc.evaluation.predictions import TrackAnswer, is_own, read_tracks, require_common
 from egohieraloc.types import Floats
 
 NUM_THRESHOLDS = 100
@@ -31,8 +31,8 @@ NUM_THRESHOLDS = 100
 class SequenceOverlaps:
     """One sequence, frame by frame: all arrays (T,)."""
 
-    iou: Floats  # 0 where there is no truth or no prediction
-    visible: NDArray[np.bool_]  # the truth has a box; never at the crop's own frame
+    iou: Floats  # 0 where there is no ground truth or no prediction
+    visible: NDArray[np.bool_]  # the ground truth has a box; never at the crop's own frame
     score: Floats  # nan where there is no prediction
 
 
@@ -48,7 +48,7 @@ class LongTermScores:
 
 @dataclass(frozen=True)
 class GroupScores:
-    """Sequences of one kind, averaged over sequences."""
+    """Scores of one group of sequences, averaged over sequences."""
 
     num_sequences: int
     average_overlap: float
@@ -75,7 +75,7 @@ class EgoTracksReport:
 def measure(query: TrackingQuery, answer: TrackAnswer | None, num_frames: int | None) -> SequenceOverlaps:
     """Compare on the clip's 5 fps grid. Without `num_frames` the clip ends with the last box known."""
     if query.truth is None:
-        raise DataError(f"The annotation file has no answer for {query.key}: this split cannot be scored.")
+        raise DataError(f"The annotation file has no track for {query.key}: this split cannot be scored.")
     track = answer.track if answer else Track.empty()
     if num_frames is None:
         num_frames = 1 + max(int(t.frames[-1]) for t in (query.truth, track) if len(t))
@@ -126,24 +126,20 @@ def long_term_scores(sequences: Sequence[SequenceOverlaps], *, pooled: bool = Fa
     return LongTermScores(float(f_scores[best]), float(precision[best]), float(recall[best]), tau)
 
 
-def report(
+def report_egotracks(
     queries: Sequence[TrackingQuery],
     answers: Mapping[QueryKey, TrackAnswer],
     clip_lengths: Mapping[str, int] | None = None,
 ) -> EgoTracksReport:
     """Score a set of predictions. `clip_lengths` are frames of each exported clip, from clip_info.json."""
-    if queries and not any(q.key in answers for q in queries):
-        raise DataError(
-            f"None of the {len(answers)} predictions is for one of the {len(queries)} sequences. "
-            "Do the predictions belong to this annotation file?"
-        )
+    require_common(queries, answers)
     lengths = clip_lengths or {}
     measured = [
         (q, measure(q, answers.get(q.key), lengths.get(q.key.clip))) for q in queries if q.truth is not None
     ]
     measured = [(query, sequence) for query, sequence in measured if sequence.visible.any()]
     if not measured:
-        raise DataError("There is no EgoTracks sequence to score: the annotations have no answers.")
+        raise DataError("There is no EgoTracks sequence to score: the annotations have no ground truth.")
     sequences = [sequence for _, sequence in measured]
     return EgoTracksReport(
         num_sequences=len(sequences),
@@ -164,7 +160,7 @@ def report(
 def groups(
     queries: Sequence[TrackingQuery], answers: Mapping[QueryKey, TrackAnswer]
 ) -> dict[str, NDArray[np.bool_]]:
-    """Which sequences are of which kind: object size, longest time out of sight, blur of the crop."""
+    """Which sequences are in which group: by object size, longest time out of view, and blur of the crop."""
     largest = [None if q.truth is None else q.truth.largest_px for q in queries]
     sharpness = [answers[q.key].crop_sharpness if q.key in answers else None for q in queries]
     return {

@@ -1,7 +1,7 @@
-"""Queries by kind, for tables: object size, time out of sight, blur of the crop.
+"""Groups of queries for tables: by object size, time out of view, blur of the crop.
 
-Each function takes one value per query (Q,), nan where it is not known, and says which queries (Q,) are of
-which kind. A query without a value is in no group.
+Each function takes one value per query (Q,), nan where it is not known, and gives a mask of the queries (Q,)
+for each group. A query without a value is in no group.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from egohieraloc.types import Floats
 
 Groups = dict[str, NDArray[np.bool_]]
-MEDIUM_PX, LARGE_PX = 32.0**2, 96.0**2  # largest true box: below the first an object is small
+MEDIUM_PX, LARGE_PX = (
+    32.0**2,
+    96.0**2,
+)  # of the largest ground-truth box: smaller objects are small
 SHORT_S, LONG_S = 10.0, 60.0
 
 
@@ -26,7 +29,7 @@ def by_size(area_px: Floats) -> Groups:
 
 
 def by_time(seconds: Floats, title: str) -> Groups:
-    """`title` has a place for the time, as in "seen {} ago"."""
+    """`title` is a format for the time, as in "seen {} ago"."""
     return {
         title.format(f"< {SHORT_S:.0f} s"): seconds < SHORT_S,
         title.format(f"{SHORT_S:.0f} to {LONG_S:.0f} s"): (seconds >= SHORT_S) & (seconds < LONG_S),
@@ -35,7 +38,7 @@ def by_time(seconds: Floats, title: str) -> Groups:
 
 
 def by_blur(sharpness: Floats) -> Groups:
-    """Thirds of the queries whose sharpness is known; nothing when there are fewer than three."""
+    """Thirds of the queries whose sharpness is known; no groups when there are fewer than three."""
     known = sharpness[np.isfinite(sharpness)]
     if known.size < 3:
         return {}

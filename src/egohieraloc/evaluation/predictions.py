@@ -1,22 +1,22 @@
 """Predictions on disk: our own file, the challenge format and VQLoC-style files.
 
 Our file is JSON lines: a header that says what was run, then one answer per line. A line is appended when
-its query is answered, so that a run that is stopped goes on at the query where it was; a last line that was
-cut off is dropped. A finished file is written again in the order of the annotations, atomically.
+its query is answered, so a run that was stopped can be resumed; a last line that was cut off is dropped. A
+finished file is written again in the order of the annotations, atomically.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import numpy as np
 
-from egohieraloc.data.base import QueryKey, Track, reading
+from egohieraloc.data.base import HasKey, QueryKey, Track, reading
 from egohieraloc.data.ego4d import VisualQuery, clip_name
 from egohieraloc.data.stream import read_object
 from egohieraloc.errors import DataError
@@ -33,7 +33,7 @@ class TrackAnswer:
 
     key: QueryKey
     track: Track
-    score: float  # how sure the answer is as a whole
+    score: float  # confidence of the whole answer
     reason: str = ""  # why it was not found
     frame_scores: Floats | None = None  # (N,) for trackers that answer every frame
     crop_sharpness: float | None = None  # for the table by blur
@@ -121,15 +121,15 @@ _KINDS: dict[str, type[TrackAnswer] | type[PlaceAnswer]] = {"vq3d": PlaceAnswer}
 
 
 class PredictionLog:
-    """Our file while it is being made. Answers are on disk as soon as `add` returns."""
+    """Our file while a run writes it. An answer is on disk as soon as `add` returns."""
 
     def __init__(self, path: str | Path, header: Mapping[str, Any]) -> None:
-        """Start a file, or go on with one that was made by the same run."""
+        """Start a file, or continue one that was written by the same run."""
         self.path = Path(path)
         self.header = json.loads(_line({FORMAT: FORMAT_NUMBER, **header}))
         self.answers: dict[QueryKey, Answer] = {}
         if self.path.exists() and self.path.stat().st_size:
-            self._take_up()
+            self._continue()
         else:
             with atomic_path(self.path) as temporary:
                 temporary.write_text(_line(self.header), encoding="utf-8")
@@ -149,7 +149,7 @@ class PredictionLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take_up(self) -> None:
+    def _continue(self) -> None:
         whole = self.path.read_bytes().rpartition(b"\n")[0]
         if whole:
             os.truncate(self.path, len(whole) + 1)
@@ -159,7 +159,7 @@ class PredictionLog:
         ]
         if different:
             raise DataError(
-                f"{self.path} was made by another run: {', '.join(different)} differ. "
+                f"{self.path} was written by another run: {', '.join(different)} differ. "
                 "Resume with the same settings, or write to another file."
             )
         self.answers = answers
@@ -202,9 +202,9 @@ def read_own(path: str | Path) -> tuple[dict[str, Any], dict[QueryKey, Any]]:
 
 
 def read_vq2d_predictions(path: str | Path, queries: Sequence[VisualQuery]) -> dict[QueryKey, TrackAnswer]:
-    """Anybody's VQ2D predictions: our file, a challenge file, or VQLoC's (a challenge file keyed by clip)."""
+    """Our file, a challenge file, or VQLoC's (a challenge file keyed by clip)."""
     if is_own(path):
-        return _of_kind(path, TrackAnswer)
+        return _read_own_as(path, TrackAnswer)
     content = read_object(path, "a challenge file or predictions by clip")
     by_place = {(q.key.clip, q.annotation_index, q.key.query_set): q.key for q in queries}
     answers: dict[QueryKey, TrackAnswer] = {}
@@ -223,12 +223,21 @@ def read_vq2d_predictions(path: str | Path, queries: Sequence[VisualQuery]) -> d
 
 def read_places(path: str | Path) -> dict[QueryKey, PlaceAnswer]:
     """Our own VQ3D file."""
-    return _of_kind(path, PlaceAnswer)
+    return _read_own_as(path, PlaceAnswer)
 
 
 def read_tracks(path: str | Path) -> dict[QueryKey, TrackAnswer]:
     """Our own file of tracks."""
-    return _of_kind(path, TrackAnswer)
+    return _read_own_as(path, TrackAnswer)
+
+
+def require_common(queries: Collection[HasKey], answers: Mapping[QueryKey, Any]) -> None:
+    """Refuse predictions that are for none of the queries: they belong to another annotation file."""
+    if queries and not any(query.key in answers for query in queries):
+        raise DataError(
+            f"None of the {len(answers)} predictions is for one of the {len(queries)} queries. "
+            "Do the predictions belong to this annotation file?"
+        )
 
 
 def vector(value: Any) -> Floats | None:
@@ -245,13 +254,13 @@ def pose(value: Any) -> Floats | None:
     return _array(value, (4, 4))
 
 
-def _of_kind(path: str | Path, kind: type[Any]) -> dict[QueryKey, Any]:
+def _read_own_as(path: str | Path, kind: type[Any]) -> dict[QueryKey, Any]:
     if not is_own(path):
         raise DataError(f"{path} is not one of our prediction files (JSON lines with a header).")
     header, answers = read_own(path)
     wrong = next((a for a in answers.values() if not isinstance(a, kind)), None)
     if wrong is not None:
-        raise DataError(f"{path} holds predictions for {header.get('benchmark')}, which are of another kind.")
+        raise DataError(f"{path} holds predictions for {header.get('benchmark')}, which are of another type.")
     return answers
 
 

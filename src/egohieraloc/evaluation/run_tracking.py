@@ -1,11 +1,12 @@
-"""Our tracker as a run takes it: EgoTracks and TREK-150, whose answers have a box in every frame.
+"""Our tracker on EgoTracks and TREK-150, whose answers have a box in every frame.
 
-The frames a tracker sees are encoded once for all queries, protocols' passes and directions of a clip.
+The frames of a clip are encoded once for all its queries, passes and directions.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -14,13 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from egohieraloc.data import egotracks
-from egohieraloc.data.base import ClipQueries, TrackingPass
+from egohieraloc.data.base import ClipQueries, QueryKey, Track, TrackingPass
 from egohieraloc.data.egotracks import EXPORTED_FPS, FRAME_STEP, TrackingQuery
 from egohieraloc.data.trek150 import TrekRun
-from egohieraloc.errors import DataError, VideoError
+from egohieraloc.errors import DataError, EgoHieraLocError, VideoError
 from egohieraloc.evaluation.predictions import TrackAnswer
-from egohieraloc.evaluation.run import Ask, answer_by_following
 from egohieraloc.evaluation.run_vq2d import ClipAnswers
+from egohieraloc.evaluation.workers import AnswerQuery
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.tracker import follow, stored_samples
 from egohieraloc.localize import Localizer
@@ -29,45 +30,46 @@ from egohieraloc.types import Floats
 from egohieraloc.video.reader import Video
 from egohieraloc.video.sharpness import sharpness
 
+TrackPass = Callable[[TrackingPass], tuple[Floats, Floats]]  # to boxes (N, 4) and scores (N,)
 RATE_TOLERANCE = 0.01  # 29.97 frames a second are 30
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrackingAnswers(ClipAnswers):
-    """Follows the passes of a query; `step` is the distance of the frames a pass goes through."""
+    """Tracks along the passes of a query; `step` is the distance between the frames of a pass."""
 
     step: ClassVar[int]
 
     @abstractmethod
     def passes(self, query: Any, num_frames: int) -> tuple[TrackingPass, ...]:
-        """The ways through a clip of so many frames."""
+        """The passes over a clip of so many frames."""
 
     def scale(self, query: Any, width: int, height: int) -> tuple[float, float]:
         """A clip's size by that of the annotated images, in x and y."""
         return 1.0, 1.0
 
-    def open(self, clip: ClipQueries[Any]) -> Ask:
-        localizer, video = self.system.localizer(), self.video(clip)
+    def open(self, clip: ClipQueries[Any]) -> AnswerQuery:
+        localizer, video = self.system.localizer, self.video(clip)
 
         @cache
         def encoded(start: int) -> EncodedVideo:
             return localizer.encode(video, indices=np.arange(start, video.info.num_frames, self.step))
 
-        def ask(query: Any) -> TrackAnswer:
+        def answer(query: Any) -> TrackAnswer:
             info = video.info
             scale = self.scale(query, info.width, info.height)
 
-            def walk(way: TrackingPass) -> tuple[Floats, Floats]:
-                boxes, scores = _follow(localizer, video, encoded(int(way.frames[0]) % self.step), way, scale)
+            def track(one: TrackingPass) -> tuple[Floats, Floats]:
+                boxes, scores = _track(localizer, video, encoded(int(one.frames[0]) % self.step), one, scale)
                 return boxes / (scale * 2), scores
 
-            ways = self.passes(query, info.num_frames)
-            crop = ways[0].template.scaled(*scale)
-            shown = Query.from_frame(video, index=ways[0].template_frame, box=crop)
-            answer = answer_by_following(query.key, ways, walk)
-            return replace(answer, crop_sharpness=sharpness(shown.crop))
+            passes = self.passes(query, info.num_frames)
+            crop = passes[0].template.scaled(*scale)
+            template = Query.from_frame(video, index=passes[0].template_frame, box=crop)
+            tracked = answer_by_tracking(query.key, passes, track)
+            return replace(tracked, crop_sharpness=sharpness(template.crop))
 
-        return ask
+        return answer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -118,14 +120,35 @@ class Trek150Answers(TrackingAnswers):
         return query.passes
 
 
-def _follow(
-    localizer: Localizer, video: Video, encoded: EncodedVideo, way: TrackingPass, scale: tuple[float, float]
+def answer_by_tracking(key: QueryKey, passes: Sequence[TrackingPass], track: TrackPass) -> TrackAnswer:
+    """A tracking benchmark's answer from a tracker that gives a box and a score for every frame of a pass.
+
+    Where two passes share a frame, which is where both start, the first counts.
+    """
+    frames, boxes, scores = [], [], []
+    for one in passes:
+        found_boxes, found_scores = track(one)
+        if found_boxes.shape != (len(one.frames), 4) or found_scores.shape != (len(one.frames),):
+            raise EgoHieraLocError(
+                f"The tracker gave {found_boxes.shape} boxes for {len(one.frames)} frames."
+            )
+        frames.append(one.frames)
+        boxes.append(found_boxes)
+        scores.append(found_scores)
+    numbers, first = np.unique(np.concatenate(frames), return_index=True)
+    frame_scores = np.concatenate(scores)[first]
+    whole = Track(numbers, np.concatenate(boxes)[first])
+    return TrackAnswer(key, whole, float(frame_scores.max()), frame_scores=frame_scores)
+
+
+def _track(
+    localizer: Localizer, video: Video, encoded: EncodedVideo, one: TrackingPass, scale: tuple[float, float]
 ) -> tuple[Floats, Floats]:
     """Boxes (N, 4) in the clip's pixels and scores (N,) along a pass; a given first box has score 1."""
-    given = [(way.start.scaled(*scale).xyxy, 1.0)] if way.start else []
-    samples = np.searchsorted(encoded.frame_index, way.frames[len(given) :])
+    given = [(one.start.scaled(*scale).xyxy, 1.0)] if one.start else []
+    samples = np.searchsorted(encoded.frame_index, one.frames[len(given) :])
     along = stored_samples(video, encoded, samples.tolist())
-    shown, template = video.frame(way.template_frame), way.template.scaled(*scale)
-    seen = follow(localizer.predictor, shown, template, along, localizer.config.tracker)
-    boxes, scores = zip(*given, *((p.box.xyxy, p.score) for p in seen), strict=True)
+    shown, template = video.frame(one.template_frame), one.template.scaled(*scale)
+    predictions = follow(localizer.predictor, shown, template, along, localizer.config.tracker)
+    boxes, scores = zip(*given, *((p.box.xyxy, p.score) for p in predictions), strict=True)
     return np.array(boxes), np.array(scores)

@@ -1,7 +1,7 @@
-"""Our system as a run takes it: a clip is opened and encoded once, then its queries are asked.
+"""Our system on the clips of a benchmark, and VQ2D: a clip is encoded once, then its queries are answered.
 
-A clip that cannot be read or a crop that lies outside its image is an answer with a reason, unless a run is
-strict. Frames of answers are those of the annotation, boxes are in pixels of the original video.
+A clip that cannot be read, or a crop that lies outside its image, becomes an answer with a reason, unless the
+run is strict. Frames of answers are those of the annotation, boxes are in pixels of the annotated video.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import astuple, dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from egohieraloc.data.base import ClipQueries, Ints, Track
-from egohieraloc.data.ego4d import VisualQuery
+from egohieraloc.data.ego4d import VisualQuery, clip_paths
 from egohieraloc.errors import QueryError, VideoError
 from egohieraloc.evaluation.predictions import Answer, TrackAnswer
-from egohieraloc.evaluation.run import Ask, no_answer
-from egohieraloc.localize import Localizer, LocalizerConfig
+from egohieraloc.evaluation.runner import no_answer
+from egohieraloc.evaluation.workers import AnswerQuery
+from egohieraloc.localize import Localizer, LocalizerConfig, with_settings
+from egohieraloc.models.weights import Weights, find_weights, load_weights
 from egohieraloc.query import Query
 from egohieraloc.types import FramePrediction, NotFound
 from egohieraloc.video.reader import Video
@@ -31,40 +33,48 @@ from egohieraloc.video.sharpness import sharpness
 
 @dataclass(frozen=True)
 class System:
-    """What answers, in a form that can be sent to other processes: each makes its own Localizer, once."""
+    """Our system, by its settings. It loads the weights when first used and frees them when it goes.
+
+    Other processes are sent the settings alone and load for themselves.
+    """
 
     model: str = "mini"
     device: str | None = None
-    config: LocalizerConfig = field(default_factory=LocalizerConfig)
+    settings: tuple[str, ...] = ()
     cache: Path | None = None
 
+    @cached_property
+    def weights(self) -> Weights:
+        return load_weights(find_weights(self.model))
+
+    @cached_property
+    def config(self) -> LocalizerConfig:
+        return with_settings(LocalizerConfig(), self.settings, self.weights)
+
+    @cached_property
     def localizer(self) -> Localizer:
-        return _localizer(self)
+        return Localizer(self.weights, device=self.device, config=self.config, cache=self.cache)
 
-
-@cache
-def _localizer(system: System) -> Localizer:
-    return Localizer.from_pretrained(
-        system.model, device=system.device, config=system.config, cache=system.cache
-    )
+    def __reduce__(self) -> tuple[type[System], tuple[Any, ...]]:
+        return System, astuple(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClipAnswers(ABC):
-    """Opens the clips of a benchmark for `run`."""
+    """Our system as `run_benchmark` takes it: opens the clips of a benchmark and answers their queries."""
 
     benchmark: ClassVar[str]
     system: System
     clips: Path  # the folder that holds them
-    strict: bool = False  # whether what cannot be read stops the run
+    strict: bool = False  # whether a clip or query that cannot be read stops the run
 
     @abstractmethod
-    def open(self, clip: ClipQueries[Any]) -> Ask:
+    def open(self, clip: ClipQueries[Any]) -> AnswerQuery:
         """Get ready for the queries of a clip."""
 
     def paths(self, clip: ClipQueries[Any]) -> tuple[Path, ...]:
         """Where the clip's images may lie."""
-        return (self.clips / f"{clip.clip_uid}.mp4", self.clips / f"{clip.clip_uid}")
+        return clip_paths(self.clips, clip.name)
 
     def has(self, clip: ClipQueries[Any]) -> bool:
         return any(path.exists() for path in self.paths(clip))
@@ -74,30 +84,30 @@ class ClipAnswers(ABC):
         return Video.open(next((p for p in paths if p.exists()), paths[0]), folder_fps=clip.fps)
 
     @contextmanager
-    def __call__(self, clip: ClipQueries[Any]) -> Iterator[Ask]:
+    def __call__(self, clip: ClipQueries[Any]) -> Iterator[AnswerQuery]:
         opened = cache(lambda: self.open(clip))
 
-        def ask(query: Any) -> Answer:
+        def answer(query: Any) -> Answer:
             try:
                 return opened()(query)
             except (VideoError, QueryError) as error:
                 if self.strict:
                     raise
-                return no_answer({"benchmark": self.benchmark}, query.key, str(error))
+                return no_answer(self.benchmark, query.key, str(error))
 
-        yield ask
+        yield answer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class VisualAnswers(ClipAnswers):
+class Vq2dAnswers(ClipAnswers):
     """VQ2D."""
 
     benchmark = "vq2d"
 
-    def open(self, clip: ClipQueries[VisualQuery]) -> Ask:
-        search = ClipSearch(self.system.localizer(), self.video(clip), clip.queries, clip.fps)
+    def open(self, clip: ClipQueries[VisualQuery]) -> AnswerQuery:
+        search = ClipSearch(self.system.localizer, self.video(clip), clip.queries, clip.fps)
 
-        def ask(query: VisualQuery) -> TrackAnswer:
+        def answer(query: VisualQuery) -> TrackAnswer:
             found = search.find(query)
             track = Track.from_boxes(
                 [p.frame_index for p in found.predictions], [p.box.xyxy for p in found.predictions]
@@ -106,14 +116,14 @@ class VisualAnswers(ClipAnswers):
                 query.key, track, found.score, found.reason, crop_sharpness=found.crop_sharpness
             )
 
-        return ask
+        return answer
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """The last appearance of a query. Frames and pixels are those of the annotation."""
+class LastAppearance:
+    """The last appearance of a query's object. Frames and pixels are those of the annotation."""
 
-    predictions: tuple[FramePrediction, ...]  # one for every frame of the appearance; none: see `reason`
+    predictions: tuple[FramePrediction, ...]  # one for every frame; none: see `reason`
     score: float
     crop_sharpness: float | None
     reason: str = ""
@@ -132,41 +142,43 @@ class ClipSearch:
         self.localizer, self.video, self.fps = localizer, video, fps
         until = max(query.query_frame for query in queries)
         self.encoded = localizer.encode(video, until_s=until / fps)
-        # The sample that stands for each frame before the last question, as far as the clip goes.
+        # The sample that stands for each frame before the last query frame, as far as the clip goes.
         frames = np.arange(min(until, math.ceil(video.duration_s * fps - 0.01)))
         shown = video.shown_at(frames / fps)
         self.samples: Ints = np.searchsorted(self.encoded.frame_index, shown, side="right") - 1
 
-    def find(self, query: VisualQuery) -> Found:
-        """Search the frames before the question; the crop may lie after it."""
+    def find(self, query: VisualQuery) -> LastAppearance:
+        """Search the frames before the query frame; the crop may come from a later one."""
         info = self.video.info
-        size = (info.width / query.width, info.height / query.height)  # clips may have been made smaller
-        question = Query.from_time(
-            self.video, time_s=query.crop_frame / self.fps, box=query.crop.scaled(*size)
-        )
-        sharp = sharpness(question.crop)
+        scale = (info.width / query.width, info.height / query.height)  # clips may have been made smaller
+        crop = Query.from_time(self.video, time_s=query.crop_frame / self.fps, box=query.crop.scaled(*scale))
+        sharp = sharpness(crop.crop)
         samples = self.samples[: query.query_frame]
-        known = self.encoded.first(int(samples[-1]) + 1 if len(samples) else 0)
-        answer = self.localizer.ask(question, known)
+        encoded = self.encoded.first(int(samples[-1]) + 1 if len(samples) else 0)
+        answer = self.localizer.ask(crop, encoded)
         track = answer.track
         if isinstance(track, NotFound):
-            # Every query of the benchmark has an answer, so the best candidate is given, however unsure.
+            # Every query of the benchmark has a response track, so the best candidate is given, whatever its
+            # confidence.
             if not answer.alternatives:
-                return Found((), track.score, sharp, track.reason)
+                return LastAppearance((), track.score, sharp, track.reason)
             track = answer.alternatives[0]
         frames = np.flatnonzero((samples >= track.start) & (samples <= track.end))
         predictions = tuple(
-            self._as_annotated(track.predictions[int(samples[n]) - track.start], int(n), size) for n in frames
+            self._as_annotated(track.predictions[int(samples[n]) - track.start], int(n), scale)
+            for n in frames
         )
-        return Found(predictions, track.score, sharp)
+        return LastAppearance(predictions, track.score, sharp)
 
-    def _as_annotated(self, seen: FramePrediction, frame: int, size: tuple[float, float]) -> FramePrediction:
-        back = (1 / size[0], 1 / size[1])
+    def _as_annotated(
+        self, prediction: FramePrediction, frame: int, scale: tuple[float, float]
+    ) -> FramePrediction:
+        back, mask_box = (1 / scale[0], 1 / scale[1]), prediction.mask_box
         return replace(
-            seen,
+            prediction,
             frame_index=frame,
             sample=frame,
             time_s=frame / self.fps,
-            box=seen.box.scaled(*back),
-            mask_box=None if seen.mask_box is None else seen.mask_box.scaled(*back),
+            box=prediction.box.scaled(*back),
+            mask_box=None if mask_box is None else mask_box.scaled(*back),
         )

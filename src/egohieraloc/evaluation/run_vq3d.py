@@ -1,14 +1,15 @@
-"""VQ3D answers: the last appearance in 2D, ours or anybody's, lifted with the benchmark's camera poses."""
+"""VQ3D: the last appearance in 2D, ours or from a prediction file, lifted with the benchmark's cameras."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from egohieraloc.config import PlaceConfig
 from egohieraloc.data.base import ClipQueries, QueryKey, group_by_clip
 from egohieraloc.data.ego4d import VisualQuery
 from egohieraloc.data.ego4d_3d import (
@@ -20,19 +21,19 @@ from egohieraloc.data.ego4d_3d import (
 )
 from egohieraloc.errors import GeometryError
 from egohieraloc.evaluation.predictions import PlaceAnswer, TrackAnswer
-from egohieraloc.evaluation.run import Ask
-from egohieraloc.evaluation.run_vq2d import ClipAnswers, ClipSearch, Found
+from egohieraloc.evaluation.run_vq2d import ClipAnswers, ClipSearch, LastAppearance
+from egohieraloc.evaluation.workers import AnswerQuery
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.depth import read_depth_folder
 from egohieraloc.geometry.place import place
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
-from egohieraloc.types import Box, Floats, FramePrediction, NotLocalized
+from egohieraloc.types import Box, DepthMap, Floats, FramePrediction, NotLocalized
 
-Find = Callable[[VisualQuery], Found]
+FindAppearance = Callable[[VisualQuery], LastAppearance]
 
 
 @dataclass(frozen=True, eq=False)
-class PlaceQuestion:
+class MappedQuery:
     """A VQ3D query and the VQ2D query behind it."""
 
     key: QueryKey
@@ -40,100 +41,114 @@ class PlaceQuestion:
     visual: VisualQuery
 
 
-def place_questions(
+def mapped_queries(
     places: Iterable[PlaceQuery], visual: Mapping[QueryKey, VisualQuery]
-) -> list[ClipQueries[PlaceQuestion]]:
+) -> list[ClipQueries[MappedQuery]]:
     """VQ3D's queries by clip, each with its VQ2D query."""
     return group_by_clip(
         (
             ClipQueries(place.key.clip, place.video_uid, place.key.clip, visual[place.key].fps, ()),
-            PlaceQuestion(place.key, place.scan_uid, visual[place.key]),
+            MappedQuery(place.key, place.scan_uid, visual[place.key]),
         )
         for place in places
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Views:
-    """The benchmark's files about the cameras."""
+@dataclass(frozen=True)
+class ScanCameras:
+    """The benchmark's files about the cameras, each read once in a process that needs it."""
 
     poses: Path  # all_clips_camera_poses_*.json
     intrinsics: Path  # scan_to_intrinsics.json
-    depth: Path | None = None  # <clip>/<frame>.png or .npy; without it rays from several frames must do
+    depth: Path | None = None  # <clip>/<frame>.png or .npy; without it, points are triangulated from rays
 
-    def reconstruction(self, question: PlaceQuestion) -> Reconstruction | NotLocalized:
+    def __reduce__(self) -> tuple[type[ScanCameras], tuple[Path | None, ...]]:
+        return ScanCameras, (self.poses, self.intrinsics, self.depth)  # other processes read for themselves
+
+    @cached_property
+    def _poses_by_clip(self) -> dict[str, ClipPoses]:
+        return read_clip_poses(self.poses)
+
+    @cached_property
+    def _intrinsics_by_scan(self) -> dict[str, tuple[Intrinsics, ...]]:
+        return read_intrinsics(self.intrinsics)
+
+    def reconstruction(self, query: MappedQuery) -> Reconstruction | NotLocalized:
         """The camera path of the clip, in metres of the scan."""
-        clip, visual = question.key.clip, question.visual
-        poses = _poses_from(self.poses).get(clip)
+        visual = query.visual
+        poses = self._poses_by_clip.get(query.key.clip)
         if poses is None:
             return NotLocalized("the pose file does not have this clip")
-        sizes = {(c.width, c.height): c for c in _intrinsics_from(self.intrinsics).get(question.scan_uid, ())}
+        sizes = {(c.width, c.height): c for c in self._intrinsics_by_scan.get(query.scan_uid, ())}
         lens = sizes.get((visual.width, visual.height))
         if lens is None:
             return NotLocalized(
-                f"there are no intrinsics for scan {question.scan_uid!r} at {visual.width}x{visual.height}, "
+                f"there are no intrinsics for scan {query.scan_uid!r} at {visual.width}x{visual.height}, "
                 f"only for the sizes {sorted(sizes)}"
             )
         return _reconstruction(lens, poses, visual.fps)
 
+    def depth_maps(self, clip: str, frames: Sequence[int]) -> dict[int, DepthMap]:
+        """Of those frames of a clip that have one."""
+        folder = None if self.depth is None else self.depth / clip
+        return read_depth_folder(folder, frames) if folder is not None and folder.is_dir() else {}
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PlaceAnswers(ClipAnswers):
-    """VQ3D. With `tracks` nothing is searched and no clip is opened."""
+class Vq3dAnswers(ClipAnswers):
+    """VQ3D. With `tracks` nothing is searched: no clip is opened, no weights are loaded."""
 
     benchmark = "vq3d"
-    views: Views
+    cameras: ScanCameras
+    place: PlaceConfig
     tracks: Mapping[QueryKey, TrackAnswer] | None = None  # by VQ2D query
 
-    def has(self, clip: ClipQueries[PlaceQuestion]) -> bool:
+    def has(self, clip: ClipQueries[MappedQuery]) -> bool:
         return self.tracks is not None or super().has(clip)
 
-    def open(self, clip: ClipQueries[PlaceQuestion]) -> Ask:
+    def open(self, clip: ClipQueries[MappedQuery]) -> AnswerQuery:
         find = self._find(clip)
-        return lambda question: self._answer(question, find)
+        return lambda query: self._answer(query, find)
 
-    def _find(self, clip: ClipQueries[PlaceQuestion]) -> Find:
+    def _find(self, clip: ClipQueries[MappedQuery]) -> FindAppearance:
         tracks = self.tracks
         if tracks is not None:
-            return lambda query: found_from_track(tracks.get(query.key), query.fps)
-        queries = tuple(question.visual for question in clip.queries)
-        return ClipSearch(self.system.localizer(), self.video(clip), queries, clip.fps).find
+            return lambda visual: appearance_from_track(tracks.get(visual.key), visual.fps)
+        queries = tuple(query.visual for query in clip.queries)
+        return ClipSearch(self.system.localizer, self.video(clip), queries, clip.fps).find
 
-    def _answer(self, question: PlaceQuestion, find: Find) -> PlaceAnswer:
-        world = self.views.reconstruction(question)
+    def _answer(self, query: MappedQuery, find: FindAppearance) -> PlaceAnswer:
+        world = self.cameras.reconstruction(query)
         if isinstance(world, NotLocalized):
-            return PlaceAnswer(question.key, None, reason=world.reason)
-        found = find(question.visual)
-        return replace(self._placed(question, found, world), crop_sharpness=found.crop_sharpness)
+            return PlaceAnswer(query.key, None, reason=world.reason)
+        found = find(query.visual)
+        return replace(self._placed(query, found, world), crop_sharpness=found.crop_sharpness)
 
-    def _placed(self, question: PlaceQuestion, found: Found, world: Reconstruction) -> PlaceAnswer:
-        key, visual, config = question.key, question.visual, self.system.config.place
-        seen = found.predictions
-        folder = None if self.views.depth is None else self.views.depth / key.clip
-        frames = [p.frame_index for p in seen]
-        depth = read_depth_folder(folder, frames) if folder is not None and folder.is_dir() else {}
+    def _placed(self, query: MappedQuery, found: LastAppearance, world: Reconstruction) -> PlaceAnswer:
+        key, visual, seen = query.key, query.visual, found.predictions
+        depth = self.cameras.depth_maps(key.clip, [p.frame_index for p in seen])
         query_time_s = visual.query_frame / visual.fps
-        there = place(seen, world, query_time_s=query_time_s, depth=depth, config=config)
+        there = place(seen, world, query_time_s=query_time_s, depth=depth, config=self.place)
         if not isinstance(there, NotLocalized):
             pose = np.vstack([world.poses[there.query_frame].cam_from_world, [0.0, 0.0, 0.0, 1.0]])
             return PlaceAnswer(key, there.point_world, there.displacement, pose)
         if seen:
             # Without a pose for the query camera, the point in the scan is still an answer.
-            alone = place(seen, world, query_time_s=seen[-1].time_s, depth=depth, config=config)
+            alone = place(seen, world, query_time_s=seen[-1].time_s, depth=depth, config=self.place)
             if not isinstance(alone, NotLocalized):
                 return PlaceAnswer(key, alone.point_world, reason=there.reason)
         return PlaceAnswer(key, None, reason=there.reason)
 
 
-def found_from_track(answer: TrackAnswer | None, fps: float) -> Found:
-    """Anybody's boxes as predictions without masks."""
+def appearance_from_track(answer: TrackAnswer | None, fps: float) -> LastAppearance:
+    """The boxes of a prediction file as predictions without masks."""
     if answer is None:
-        return Found((), 0.0, None)
+        return LastAppearance((), 0.0, None)
     track = answer.track
     scores = np.ones(len(track)) if answer.frame_scores is None else np.clip(answer.frame_scores, 0, 1)
     rows = zip(track.frames.tolist(), track.boxes_xyxy.tolist(), scores.tolist(), strict=True)
     predictions = tuple(FramePrediction(n, n, n / fps, score, Box(*box)) for n, box, score in rows)
-    return Found(predictions, answer.score, answer.crop_sharpness, answer.reason)
+    return LastAppearance(predictions, answer.score, answer.crop_sharpness, answer.reason)
 
 
 def _reconstruction(lens: Intrinsics, poses: ClipPoses, fps: float) -> Reconstruction:
@@ -147,18 +162,8 @@ def _reconstruction(lens: Intrinsics, poses: ClipPoses, fps: float) -> Reconstru
 
 
 def _pose(matrix: Floats) -> CameraPose | None:
-    """Some matrices that are marked good are no poses."""
+    """Some matrices that are marked good are not rigid poses."""
     try:
         return CameraPose(matrix)
     except GeometryError:
         return None
-
-
-@cache
-def _poses_from(path: Path) -> dict[str, ClipPoses]:
-    return read_clip_poses(path)
-
-
-@cache
-def _intrinsics_from(path: Path) -> dict[str, tuple[Intrinsics, ...]]:
-    return read_intrinsics(path)

@@ -1,11 +1,11 @@
-"""Is one better than the other, or lucky? Over queries (paired bootstrap) and over seeds (Welch's t)."""
+"""Significance of a difference: over queries (paired bootstrap) and over seeds (Welch's t)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from egohieraloc.data.stream import read_json
 from egohieraloc.errors import DataError
 
-T = TypeVar("T")
+# The measures of one system over these queries, by their index, which may repeat.
+Resampled = Callable[[NDArray[np.intp]], Mapping[str, float | None]]
 NORMAL_95 = 1.96
 BREAKDOWNS = ("groups", "attributes", "scan_centroid")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """First minus second: its value, its 95 % interval, and how likely chance makes one as large."""
+    """First minus second: its value, its 95 % interval and its p-value."""
 
     first: float
     second: float
@@ -40,32 +41,24 @@ class SeedComparison:
     difference: Difference
     std_first: float  # with n - 1
     std_second: float
-    t: float | None  # None, as the p-value, when no run differs from the others of its side
+    t: float | None  # None, like the p-value, when all runs of each system score the same
     degrees_of_freedom: float | None
 
 
 def paired_bootstrap(
-    first: T,
-    second: T,
-    *,
-    measure: Callable[[T], Mapping[str, float | None]],
-    take: Callable[[T, NDArray[np.intp]], T],
-    num_queries: int,
-    resamples: int = 2000,
-    seed: int = 0,
+    first: Resampled, second: Resampled, num_queries: int, *, resamples: int = 2000, seed: int = 0
 ) -> dict[str, Difference]:
     """One difference per measure that both have. Both are scored on the same resampled queries each time.
 
-    The p-value is two-sided: twice the share of resamples on the other side of zero, which is never taken
-    to be exactly nothing.
+    The p-value is two-sided: twice the share of resamples on the other side of zero, never exactly zero.
     """
-    ours, theirs = (_known(measure(side)) for side in (first, second))
+    ours, theirs = (_known(measure(np.arange(num_queries))) for measure in (first, second))
     names = [name for name in ours if name in theirs]
     random = np.random.default_rng(seed)
     rows = []
     for _ in range(resamples):
         chosen = random.integers(0, num_queries, num_queries)
-        one, other = (_known(measure(take(side, chosen))) for side in (first, second))
+        one, other = (_known(measure(chosen)) for measure in (first, second))
         rows.append([one.get(name, np.nan) - other.get(name, np.nan) for name in names])
     table = np.array(rows)  # (resamples, measures); nan where a resample has nothing to measure
     low, high = np.nanquantile(table, [0.025, 0.975], axis=0)
@@ -90,12 +83,12 @@ def measures_of_runs(paths: Sequence[str | Path]) -> dict[str, list[float]]:
 def _results(path: str | Path) -> Any:
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("results"), dict):
-        raise DataError(f"{path} holds no scores: it should be a file that `eval`, or `score --json`, wrote.")
+        raise DataError(f"{path} holds no scores: it should be a file written by `eval` or `score --json`.")
     return content["results"]
 
 
 def _measures(results: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
-    """Counts are whole numbers and are no measures; tables by group would drown the rest."""
+    """All numbers but counts, which are integers, and the tables by group."""
     for name, value in results.items():
         if isinstance(value, dict) and name not in BREAKDOWNS:
             yield from _measures(value, f"{prefix}{name}.")
@@ -107,7 +100,7 @@ def compare_seeds(first: Sequence[float], second: Sequence[float]) -> SeedCompar
     """Welch's t-test and the interval of the difference of the means."""
     if min(len(first), len(second)) < 2:
         raise DataError(
-            f"Comparing seeds needs two runs of each at least, got {len(first)} and {len(second)}."
+            f"Comparing seeds needs at least two runs of each system, got {len(first)} and {len(second)}."
         )
     from scipy.stats import t as student
 

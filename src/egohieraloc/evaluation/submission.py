@@ -1,4 +1,4 @@
-"""Files for the four challenge servers, written in the order of the annotation file."""
+"""Submissions to the four challenge servers, written in the order of the annotation file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOT_FOUND: dict[str, Any] = {"bboxes": [], "score": 0.0}
 def write_vq2d_submission(
     path: str | Path, annotations: str | Path, answers: Mapping[QueryKey, TrackAnswer]
 ) -> None:
-    """Every video, clip, annotation and query set of the annotation file, in its order."""
+    """A response track for every query set of the annotation file, in its order."""
     sizes = {q.key: (q.width, q.height) for clip in read_vq2d(annotations) for q in clip.queries}
     videos = []
     for member, video in stream_object(annotations, array="videos"):
@@ -60,7 +60,7 @@ def write_vq2d_submission(
 def write_vq3d_submission(
     path: str | Path, template: str | Path, answers: Mapping[QueryKey, PlaceAnswer]
 ) -> None:
-    """The benchmark's unannotated file, filled: points in the scan's frame, poses world to camera."""
+    """The benchmark's unannotated file with predictions: points in the scan's frame, poses cam_from_world."""
     content = read_json(template)
     with reading(str(template)):
         for video in content["videos"]:

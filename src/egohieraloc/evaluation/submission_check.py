@@ -1,4 +1,4 @@
-"""Would a server accept this file? Order, counts, types and ranges, with what is wrong and where."""
+"""Checks of a submission before upload: order, counts, types and ranges, with what is wrong and where."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from egohieraloc.evaluation.submission import (
 POSE_TOLERANCE = 1e-3  # metres, and entries of a rotation times its transpose
 
 
-def validate_vq2d(annotations: str | Path, submission: str | Path) -> list[str]:
-    """What is wrong, one line each; nothing when the file is good."""
+def check_vq2d(annotations: str | Path, submission: str | Path) -> list[str]:
+    """What is wrong, one line each; empty when the file is good. So for every `check_` function."""
     wanted, got = read_json(annotations), read_json(submission)
     with reading(f"{submission} against {annotations}"):
         return list(_vq2d(wanted, got))
 
 
-def validate_vq3d(template: str | Path, submission: str | Path) -> list[str]:
+def check_vq3d(template: str | Path, submission: str | Path) -> list[str]:
     wanted, got = read_json(template), read_json(submission)
     with reading(f"{submission} against {template}"):
         return list(_vq3d(wanted, got))
 
 
-def validate_egotracks(
+def check_egotracks(
     queries: Sequence[TrackingQuery], clip_lengths: Mapping[str, int], submission: str | Path
 ) -> list[str]:
     with reading(str(submission)):
         return list(_egotracks(queries, clip_lengths, read_json(submission)))
 
 
-def validate_trek150(sequences: Sequence[TrekSequence], submission: str | Path) -> list[str]:
+def check_trek150(sequences: Sequence[TrekSequence], submission: str | Path) -> list[str]:
     with reading(str(submission)):
         return list(_trek150(sequences, read_json(submission)))
 
@@ -121,7 +121,8 @@ def _vq3d(wanted: dict[str, Any], got: Any) -> Iterator[str]:
             yield f"{where}: query_sets should be an object"
             continue
         for query_set in sorted(queries.keys() ^ answers.keys()):
-            yield f"{where}: query {query_set} is {'missing' if query_set in queries else 'not wanted'}"
+            problem = "missing" if query_set in queries else "not in the annotation file"
+            yield f"{where}: query {query_set} is {problem}"
         for query_set in sorted(queries.keys() & answers.keys()):
             yield from (f"{where}, query {query_set}: {p}" for p in _vq3d_answer(answers[query_set]))
 
@@ -185,7 +186,7 @@ def _egotracks_boxes(frames: list[int], got: dict[str, Any]) -> Iterator[str]:
         yield f": {len(absent)} frames are missing, the first is {absent[0]}"
     foreign = [frame for frame in got if frame not in wanted]
     if foreign:
-        yield f": {len(foreign)} frames are not wanted, the first is {foreign[0]}"
+        yield f": {len(foreign)} frames are not scored frames, the first is {foreign[0]}"
     for frame, row in got.items():
         if not _is_array(row, (5,)) or row[2] < 0 or row[3] < 0:
             yield f", frame {frame}: should be [x, y, w, h, score], got {row!r}"
@@ -212,14 +213,14 @@ def _trek150_protocol(
 ) -> Iterator[str]:
     wanted = {sequence.name: sequence.runs(protocol) for sequence in sequences}
     for name in sorted(got.keys() - {name for name, runs in wanted.items() if runs}):
-        yield f"{protocol}, {name}: not wanted"
+        yield f"{protocol}, {name}: not in the annotations"
     for name, runs in wanted.items():
         rows = {"": got[name]} if protocol == "ope" and name in got else got.get(name, {})
         if not isinstance(rows, dict):
             yield f"{protocol}, {name}: should be an object of anchors"
             continue
         for extra in sorted(rows.keys() - {run.key.query_set for run in runs}):
-            yield f"{protocol}, {name} {extra}: not wanted"
+            yield f"{protocol}, {name} {extra}: not in the annotations"
         for run in runs:
             where = f"{protocol}, {name} {run.key.query_set}".rstrip()
             boxes = rows.get(run.key.query_set)

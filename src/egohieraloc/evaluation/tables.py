@@ -1,4 +1,4 @@
-"""Reports as tables for a terminal."""
+"""Benchmark reports as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from egohieraloc.evaluation.trek150 import TrekReport
 from egohieraloc.evaluation.vq2d import Vq2dReport
 from egohieraloc.evaluation.vq3d import Vq3dReport
 
-Report: TypeAlias = Vq2dReport | Vq3dReport | EgoTracksReport | TrekReport
+BenchmarkReport: TypeAlias = Vq2dReport | Vq3dReport | EgoTracksReport | TrekReport
 _PARTS = {Vq2dReport: "queries", Vq3dReport: "queries", EgoTracksReport: "frames", TrekReport: "runs"}
 
 
-def tables_of(report: Report) -> tuple[Table, ...]:
-    """All that is printed of a report."""
+def tables_of(report: BenchmarkReport) -> tuple[Table, ...]:
+    """The tables printed for a report."""
     if isinstance(report, Vq2dReport):
         return (_vq2d(report),)
     if isinstance(report, Vq3dReport):
@@ -29,13 +29,13 @@ def tables_of(report: Report) -> tuple[Table, ...]:
     return (_trek150(report),)
 
 
-def notes_of(report: Report) -> list[str]:
-    """What a reader of the tables must know."""
+def notes_of(report: BenchmarkReport) -> list[str]:
+    """What a reader of the tables needs to know."""
     notes = {
         f"{report.missing} {_PARTS[type(report)]} have no prediction and count as not found.": report.missing
     }
     if not isinstance(report, TrekReport):
-        ignored = "predictions are for nothing in the annotation file and were ignored."
+        ignored = "predictions match nothing in the annotation file and were ignored."
         notes[f"{report.ignored} {ignored}"] = report.ignored
     if isinstance(report, EgoTracksReport):
         left_out = "sequences are not annotated or have no frame to find, and are left out."
@@ -61,7 +61,7 @@ def _vq2d(report: Vq2dReport) -> Table:
 
 
 def _vq3d(report: Vq3dReport) -> Table:
-    """Measures go down: there are many, and two systems."""
+    """One row per measure: there are many of them and only two columns."""
     ours, baseline = report.scores.measures, report.scan_centroid.measures
     return _table(
         f"VQ3D, {report.scores.num_queries} queries",

@@ -1,7 +1,7 @@
 """TREK-150's measures: success (SS), normalised precision (NPS) and generalised success robustness (GSR).
 
-A run starts with the true box; frames where the object is not visible are skipped. Boxes are x, y, w, h in
-the order of the run (N, 4), a missing one is nan: its IoU is 0, its centre infinitely far.
+A run starts from the ground-truth box; frames where the object is not visible are skipped. Boxes are
+x, y, w, h in the order of the run (N, 4), a missing one is nan: its IoU is 0, its centre infinitely far.
 """
 
 from __future__ import annotations
@@ -50,26 +50,27 @@ class TrekReport:
 
 
 def iou_xywh(a: Floats, b: Floats) -> Floats:
-    """IoU of boxes (N, 4) x, y, w, h; 0 for a missing box (nan)."""
+    """IoU of boxes (N, 4) x, y, w, h, rounded as in the toolkit; 0 for a missing box (nan)."""
     corner = np.minimum(a[:, :2] + a[:, 2:], b[:, :2] + b[:, 2:])
     size = np.maximum(corner - np.maximum(a[:, :2], b[:, :2]), 0)
     common = size.prod(1)
     union = a[:, 2:].prod(1) + b[:, 2:].prod(1) - common
-    iou = common / (union + np.finfo(float).eps)
-    return np.clip(np.nan_to_num(iou, nan=0.0), 0, 1)
+    iou: Floats = np.nan_to_num(common / (union + np.finfo(float).eps), nan=0.0)
+    return np.clip(iou, 0, 1)
 
 
 def normalized_center_error(boxes: Floats, truth: Floats) -> Floats:
-    """Distance of the centres, each axis in units of the true box's side (1 at least)."""
+    """Distance of the centres, each axis in units of the ground-truth box's side (1 at least)."""
     # The -1 cancels; it is here so that rounding is the toolkit's too.
     centers, wanted = (b[:, :2] + (b[:, 2:] - 1) / 2 for b in (boxes, truth))
-    error = np.linalg.norm((centers - wanted) / np.maximum(truth[:, 2:], 1), axis=1)
-    return np.nan_to_num(error, nan=np.inf)
+    distance = np.linalg.norm((centers - wanted) / np.maximum(truth[:, 2:], 1), axis=1)
+    error: Floats = np.nan_to_num(distance, nan=np.inf)
+    return error
 
 
 @dataclass(frozen=True, eq=False)
 class TrekCurves:
-    """What the measures are the means of: one share in [0, 1] for each of their thresholds."""
+    """The curves whose means are the measures: one share in [0, 1] for each threshold."""
 
     success: Floats  # (21,) over SUCCESS_THRESHOLDS
     normalized_precision: Floats  # (51,) over PRECISION_THRESHOLDS
@@ -130,7 +131,7 @@ def score(
     return _weighted(of_runs if protocol == "hoi" else of_sequences)
 
 
-def report(
+def report_trek150(
     sequences: Sequence[TrekSequence], protocol: Protocol, boxes: Mapping[QueryKey, Floats]
 ) -> TrekReport:
     keys = {run.key for s in sequences for run in s.runs(protocol)}
@@ -170,13 +171,13 @@ def read_trek150_predictions(
 
 
 def read_all_protocols(path: str | Path, sequences: Sequence[TrekSequence]) -> dict[QueryKey, Floats]:
-    """What a file or folder holds for any of the three protocols."""
+    """The predictions of a file or folder for all three protocols."""
     found = [read_trek150_predictions(path, sequences, protocol) for protocol in PROTOCOLS]
     return {key: boxes for part in found for key, boxes in part.items()}
 
 
 def result_name(key: QueryKey) -> str:
-    """How the toolkit calls the result file of a run."""
+    """What the toolkit calls the result file of a run."""
     return f"{key.clip}-{key.query_set}" if key.query_set else key.clip
 
 

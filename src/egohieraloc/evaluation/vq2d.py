@@ -1,7 +1,7 @@
 """VQ2D's measures, as the benchmark's own code computes them.
 
-One predicted track per query against one true track, both without gaps; frame counts are inclusive, a box
-has no extra pixel, a threshold is reached by equality. Q is the number of queries.
+One predicted track per query against one ground-truth response track, both without gaps. Both ends of a track
+count as frames, a box has no extra pixel, an IoU equal to a threshold reaches it. Q is the number of queries.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import asdict, dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from egohieraloc.boxes import intersection_xyxy, iou_xyxy
 from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.data.ego4d import VisualQuery
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import groups as kinds
-from egohieraloc.evaluation.predictions import TrackAnswer
+from egohieraloc.evaluation.predictions import TrackAnswer, require_common
 from egohieraloc.types import Floats
 
 PRECISION_THRESHOLDS = (0.25, 0.5, 0.75, 0.95)
@@ -26,11 +27,11 @@ SUCCESS_THRESHOLD = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Overlaps:
-    """How well each query was answered: all that the measures need. Every array is (Q,)."""
+    """Overlap of prediction and ground truth for each query. Every array is (Q,)."""
 
     temporal_iou: Floats
     tube_iou: Floats
-    recovered: Floats  # true frames whose box was found
+    recovered: Floats  # ground-truth frames whose box was found
     true_frames: Floats
     score: Floats
 
@@ -68,7 +69,7 @@ class Vq2dScores:
 
 @dataclass(frozen=True)
 class Vq2dReport:
-    """Scores with the file's own scores and with a constant one, as published systems use; and by group."""
+    """Ranked by the file's own scores, and by one constant score as published systems do; and by group."""
 
     own_score: Vq2dScores
     constant_score: Vq2dScores
@@ -91,20 +92,20 @@ def overlap(truth: Track, answer: Track) -> tuple[float, float, int]:
         return 0.0, 0.0, 0
     a = truth.boxes_xyxy[first - truth.frames[0] :][:shared]
     b = answer.boxes_xyxy[first - answer.frames[0] :][:shared]
-    size = np.minimum(a[:, 2:], b[:, 2:]) - np.maximum(a[:, :2], b[:, :2])
-    common = np.maximum(size[:, 0], 0) * np.maximum(size[:, 1], 0)
-    area_a = (a[:, 2] - a[:, 0]) * (a[:, 3] - a[:, 1])
-    area_b = (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1])
-    union = area_a + area_b - common
-    iou = np.divide(common, union, out=np.zeros(shared), where=union > 0)
-    recovered = int(np.count_nonzero(iou >= RECOVERY_THRESHOLD))
-    volume = truth.areas.sum() + answer.areas.sum() - common.sum()
-    tube = float(common.sum() / volume) if volume > 0 else 0.0
+    recovered = int(np.count_nonzero(iou_xyxy(a, b) >= RECOVERY_THRESHOLD))
+    common = _sum_in_order(intersection_xyxy(a, b))
+    union = _sum_in_order(truth.areas) + _sum_in_order(answer.areas) - common
+    tube = common / union if union > 0 else 0.0
     return shared / (len(truth) + len(answer) - shared), tube, recovered
 
 
+def _sum_in_order(values: Floats) -> float:
+    """One after the other, as the benchmark's code adds: `np.sum` rounds otherwise, which can flip a hit."""
+    return float(np.add.accumulate(values)[-1])
+
+
 def measure(pairs: Iterable[tuple[Track, Track, float]]) -> Overlaps:
-    """From (true track, predicted track, score) of each query."""
+    """From (ground-truth track, predicted track, score) of each query."""
     rows = [(*overlap(truth, answer), len(truth), score) for truth, answer, score in pairs]
     return Overlaps(*np.array(rows, np.float64).reshape(-1, 5).T)
 
@@ -123,7 +124,7 @@ def average_precision(hits: NDArray[np.bool_], scores: Floats) -> float:
 def score(overlaps: Overlaps, *, constant_score: bool = False) -> Vq2dScores:
     """All measures of a set of queries."""
     if len(overlaps) == 0:
-        raise DataError("There is no query to score. Are the annotations those of a split with answers?")
+        raise DataError("There is no query to score. Are these annotations of a split with ground truth?")
     scores = np.ones(len(overlaps)) if constant_score else overlaps.score
     temporal, tube = (
         [average_precision(iou >= threshold, scores) for threshold in PRECISION_THRESHOLDS]
@@ -145,26 +146,22 @@ def measure_answers(
     queries: Sequence[VisualQuery], answers: Mapping[QueryKey, TrackAnswer]
 ) -> tuple[Overlaps, int]:
     """Overlaps in the order of the queries, and how many queries have no prediction (an empty track)."""
-    if queries and not any(q.key in answers for q in queries):
-        raise DataError(
-            f"None of the {len(answers)} predictions is for one of the {len(queries)} queries. "
-            "Do the predictions belong to this annotation file?"
-        )
+    require_common(queries, answers)
     pairs: list[tuple[Track, Track, float]] = []
     for query in queries:
         if query.response is None:
             raise DataError(
-                f"The annotation file has no answer for {query.key}: this split cannot be scored."
+                f"The annotation file has no response track for {query.key}: this split cannot be scored."
             )
         answer = answers.get(query.key)
         if answer is not None and not answer.track.is_contiguous:
-            raise DataError(f"The predicted track for {query.key} leaves out frames; give every frame a box.")
-        track, sure = (answer.track, answer.score) if answer else (Track.empty(), 0.0)
-        pairs.append((query.response, track, sure))
+            raise DataError(f"The predicted track for {query.key} has gaps; give every frame a box.")
+        track, confidence = (answer.track, answer.score) if answer else (Track.empty(), 0.0)
+        pairs.append((query.response, track, confidence))
     return measure(pairs), sum(q.key not in answers for q in queries)
 
 
-def report(queries: Sequence[VisualQuery], answers: Mapping[QueryKey, TrackAnswer]) -> Vq2dReport:
+def report_vq2d(queries: Sequence[VisualQuery], answers: Mapping[QueryKey, TrackAnswer]) -> Vq2dReport:
     """Score a set of predictions, as a whole and by group."""
     overlaps, missing = measure_answers(queries, answers)
     sharpness = [answers[q.key].crop_sharpness if q.key in answers else None for q in queries]
@@ -184,7 +181,7 @@ def report(queries: Sequence[VisualQuery], answers: Mapping[QueryKey, TrackAnswe
 def groups(
     queries: Sequence[VisualQuery], sharpness: Sequence[float | None] | None = None
 ) -> dict[str, NDArray[np.bool_]]:
-    """Which queries are of which kind: object size, time since last seen, blur of the crop if known."""
+    """Which queries are in which group: by object size, time since last seen, blur of the crop if known."""
     largest = [None if q.response is None else q.response.largest_px for q in queries]
     return {
         **kinds.by_size(kinds.numbers(largest)),

@@ -1,8 +1,8 @@
 """VQ3D's measures: distance to the first annotator, a success radius from both, angle in the query's camera.
 
-Everything is in the frame of the scan. The vector to the truth is made with the answer's own query pose, so
-that the angle does not see an error of that pose. Means are over the answered queries only, hence the
-coverage (QwP) and a baseline stand beside them.
+Everything is in the frame of the scan. The vector to the ground truth uses the prediction's own query pose,
+so the angle does not include an error of that pose. Means are over the answered queries only, so the coverage
+(QwP) and a baseline are reported beside them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from egohieraloc.data.ego4d_3d import Box3D, PlaceQuery
 from egohieraloc.data.stream import read_object
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import vq2d
-from egohieraloc.evaluation.predictions import PlaceAnswer, is_own, pose, read_places, vector
+from egohieraloc.evaluation.predictions import PlaceAnswer, is_own, pose, read_places, require_common, vector
 from egohieraloc.types import Floats
 
 RADIUS_FACTOR = 6.0
@@ -59,7 +59,7 @@ class Vq3dScores:
 
 @dataclass(frozen=True)
 class Vq3dReport:
-    """Ours beside what one constant point per scan would get."""
+    """The predictions beside a baseline that answers with one constant point per scan."""
 
     scores: Vq3dScores
     scan_centroid: Vq3dScores
@@ -122,17 +122,13 @@ class Measured:
 
 def measure(queries: Sequence[PlaceQuery], answers: Mapping[QueryKey, PlaceAnswer]) -> list[Measured | None]:
     """In the order of the queries."""
-    if queries and not any(q.key in answers for q in queries):
-        raise DataError(
-            f"None of the {len(answers)} predictions is for one of the {len(queries)} queries. "
-            "Do the predictions belong to this annotation file?"
-        )
+    require_common(queries, answers)
     return [_measure(query, answers.get(query.key)) for query in queries]
 
 
 def _measure(query: PlaceQuery, answer: PlaceAnswer | None) -> Measured | None:
     if query.boxes is None:
-        raise DataError(f"The annotation file has no answer for {query.key}: this split cannot be scored.")
+        raise DataError(f"The annotation file has no 3D boxes for {query.key}: this split cannot be scored.")
     if answer is None or answer.point_world is None:
         return None
     first, second = (box.center_world for box in query.boxes)
@@ -156,7 +152,7 @@ def _measure(query: PlaceQuery, answer: PlaceAnswer | None) -> Measured | None:
 def scan_centroids(
     queries: Sequence[PlaceQuery], answers: Mapping[QueryKey, PlaceAnswer]
 ) -> dict[QueryKey, PlaceAnswer]:
-    """The baseline that looks at no video: the mean true position of each scan, for every query of it.
+    """The baseline that sees no video: the mean ground-truth position of a scan, for each of its queries.
 
     It has the query poses of `answers`, without which there are no vectors.
     """
@@ -173,24 +169,24 @@ def scan_centroids(
     return found
 
 
-def report(
+def report_vq3d(
     queries: Sequence[PlaceQuery],
     answers: Mapping[QueryKey, PlaceAnswer],
     visual: Mapping[QueryKey, VisualQuery] | None = None,
 ) -> Vq3dReport:
     """Score a set of predictions, as a whole and, where the 2D queries behind them are known, by group."""
     measured = measure(queries, answers)
-    kinds = {}
+    groups = {}
     if visual is not None:
         sharpness = [answers[q.key].crop_sharpness if q.key in answers else None for q in queries]
-        kinds = vq2d.groups([visual[q.key] for q in queries], sharpness)
+        groups = vq2d.groups([visual[q.key] for q in queries], sharpness)
     keys = {q.key for q in queries}
     return Vq3dReport(
         scores=summarize(measured),
         scan_centroid=score(queries, scan_centroids(queries, answers)),
         groups=tuple(
             (name, summarize([measured[i] for i in np.flatnonzero(which)]))
-            for name, which in kinds.items()
+            for name, which in groups.items()
             if which.any()
         ),
         missing=len(keys - answers.keys()),
@@ -201,7 +197,7 @@ def report(
 def read_vq3d_predictions(path: str | Path) -> dict[QueryKey, PlaceAnswer]:
     """Our own file, or annotations filled with predictions: a submission, or what EgoLoc and others publish.
 
-    In the latter `mp_` marks the frame of the scan; where such fields are, the ones without it are in the
+    In the latter `mp_` marks the frame of the scan; where such fields exist, those without it are in the
     frame of the annotations and are not read.
     """
     if is_own(path):

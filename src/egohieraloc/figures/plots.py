@@ -1,4 +1,4 @@
-"""Plots of numbers: the course of a training, accuracy against cost, and a measure over a setting.
+"""Plots of numbers: training curves, accuracy against cost, and a measure over a setting.
 
 They are the paper's figures trainingloss, flopsparams, fps, ablations and combined_degradation.
 """
@@ -21,7 +21,7 @@ from egohieraloc.errors import DataError
 from egohieraloc.figures import style
 from egohieraloc.types import Floats
 
-RATE_DROP = 0.3  # a learning rate that falls below this share of the last one was stepped down
+RATE_DROP = 0.3  # a learning rate below this share of the previous one was stepped down
 TICK_FORMAT = "{:g}"
 
 
@@ -71,7 +71,7 @@ def read_table(path: str | Path) -> Table:
         except OSError as error:
             raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
     if not rows:
-        raise DataError(f"{path} has no rows. Wanted a heading and a line for each method.")
+        raise DataError(f"{path} has no rows. It needs a heading and a line for each method.")
     return Table(path, tuple(rows))
 
 
@@ -89,9 +89,9 @@ def read_log(path: str | Path) -> list[dict[str, float]]:
         except (ValueError, KeyError, TypeError) as error:
             if number == len(lines):  # the run is being written, or was cut off
                 break
-            raise DataError(f"{path}: line {number} is no record of a training ({error}).") from error
+            raise DataError(f"{path}: line {number} is not a training record ({error}).") from error
     if not found:
-        raise DataError(f"{path} has no record yet.")
+        raise DataError(f"{path} has no records yet.")
     return [found[key] for key in sorted(found)]
 
 
@@ -103,7 +103,7 @@ def draw_training(
     measure: str = "success",
     width_in: float = style.COLUMN_IN,
 ) -> None:
-    """Raw losses on the left axis, the measure of validation on the right; steps of the rate are dashed."""
+    """Losses on the left axis, the validation measure on the right; dashes where the learning rate drops."""
     steps = [record for record in records if "learning_rate" in record]
     checks = [record for record in records if measure in record and "learning_rate" not in record]
     known = sorted({name for record in steps for name in record} - {"step", "time_s"})
@@ -119,8 +119,7 @@ def draw_training(
             axes.axvline(drop, color=style.QUIET, linewidth=0.6, linestyle=(0, (3, 2)))
         axes.set(xlabel="step", ylabel="loss", yscale="log")
         axes.margins(x=0)
-        axes.yaxis.set_major_formatter(lambda value, _: TICK_FORMAT.format(value))
-        axes.yaxis.set_minor_formatter(lambda value, _: _minor(value))
+        _label_log_ticks(axes.yaxis)
         handles, names = axes.get_legend_handles_labels()
         if checks:
             right = axes.twinx()
@@ -141,54 +140,56 @@ def rate_drops(steps: Sequence[dict[str, float]]) -> list[float]:
     return [b[0] for a, b in pairwise(rates) if b[1] < RATE_DROP * a[1]]
 
 
+@dataclass(frozen=True)
+class TradeoffColumns:
+    """The columns of a table that a trade-off shows."""
+
+    x: str
+    y: str
+    name: str
+    size: str | None = None  # shown as the area of the dots
+
+
 def draw_tradeoff(
     path: str | Path,
     table: Table,
+    columns: TradeoffColumns,
     *,
-    x: str,
-    y: str,
-    name: str,
-    size: str | None = None,
     less_is_better: bool = False,
     log_x: bool = False,
     width_in: float = style.COLUMN_IN,
 ) -> None:
-    """A dot per method, its area by `size`; the line joins those that no other beats in both."""
-    across, up, names = table.numbers(x), table.numbers(y), table.words(name)
+    """A dot per method, the first row emphasised; the line joins those that no other beats in both."""
+    across, up, names = table.numbers(columns.x), table.numbers(columns.y), table.words(columns.name)
     if log_x and (across <= 0).any():
-        raise DataError(f"{table.path}: column '{x}' must be above 0 for a logarithmic axis.")
+        raise DataError(f"{table.path}: column '{columns.x}' must be above 0 for a logarithmic axis.")
     areas = np.full(len(names), 30.0)
-    if size is not None:
-        values = table.numbers(size)
+    if columns.size is not None:
+        values = table.numbers(columns.size)
         areas = 12 + 160 * np.clip(values, 0, None) / max(float(values.max()), 1e-12)
     best = pareto(across, up, less_is_better=less_is_better)
     with style.figure(path, width_in, 0.7 * width_in) as drawn:
         axes = drawn.subplots()
         axes.plot(across[best], up[best], color=style.QUIET, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
-        for i, label in enumerate(names):
-            shade = style.colour(0) if i == 0 else style.colour(1)
-            axes.scatter(across[i], up[i], s=areas[i], color=shade, alpha=0.85, linewidth=0, zorder=2)
-            near = (0, 2 + math.sqrt(areas[i]) / 2)
-            weight = "bold" if i == 0 else "normal"
-            axes.annotate(
-                label,
-                (across[i], up[i]),
-                near,
-                textcoords="offset points",
-                ha="center",
-                fontsize=6.5,
-                weight=weight,
-            )
-        axes.set(xlabel=x, ylabel=y)
+        for i, name in enumerate(names):
+            _show_method(axes, name, (across[i], up[i]), areas[i], emphasised=i == 0)
+        axes.set(xlabel=columns.x, ylabel=columns.y)
         if log_x:
             axes.set_xscale("log")
-            axes.xaxis.set_major_formatter(lambda value, _: TICK_FORMAT.format(value))
-            axes.xaxis.set_minor_formatter(lambda value, _: _minor(value))
+            _label_log_ticks(axes.xaxis)
         axes.margins(0.14)
         axes.grid(visible=True)
         axes.set_axisbelow(True)
-        if size is not None:
-            axes.set_title(f"area: {size}", loc="right", color=style.QUIET, fontsize=6.5)
+        if columns.size is not None:
+            axes.set_title(f"area: {columns.size}", loc="right", color=style.QUIET, fontsize=6.5)
+
+
+def _show_method(axes: Any, name: str, at: tuple[float, float], area: float, *, emphasised: bool) -> None:
+    """A dot with its name above it."""
+    shade, weight = (style.colour(0), "bold") if emphasised else (style.colour(1), "normal")
+    axes.scatter(*at, s=area, color=shade, alpha=0.85, linewidth=0, zorder=2)
+    above = {"xytext": (0, 2 + math.sqrt(area) / 2), "textcoords": "offset points", "ha": "center"}
+    axes.annotate(name, at, fontsize=6.5, weight=weight, **above)
 
 
 def draw_sweep(
@@ -196,7 +197,7 @@ def draw_sweep(
 ) -> None:
     """A measure over a setting: lines where the setting is a number, bars where it is a word.
 
-    Two measures have an axis each, since they seldom share a unit; more share one.
+    Two measures have an axis each, since they seldom share a unit; three or more share one.
     """
     numeric = table.is_numeric(x)
     with style.figure(path, width_in, 0.66 * width_in) as drawn:
@@ -231,7 +232,7 @@ def draw_sweep(
 
 
 def pareto(across: Floats, up: Floats, *, less_is_better: bool) -> list[int]:
-    """Places of the points that no other point beats in both, from left to right."""
+    """Indices of the points that no other point beats in both, from left to right."""
     cost = across if less_is_better else -across
     best: list[int] = []
     for i in np.lexsort((-up, cost)).tolist():  # the cheapest first
@@ -240,7 +241,12 @@ def pareto(across: Floats, up: Floats, *, less_is_better: bool) -> list[int]:
     return sorted(best, key=lambda i: float(across[i]))
 
 
+def _label_log_ticks(axis: Any) -> None:
+    axis.set_major_formatter(lambda value, _: TICK_FORMAT.format(value))
+    axis.set_minor_formatter(lambda value, _: _minor(value))
+
+
 def _minor(value: float) -> str:
-    """Only 2 and 5 between the powers of ten are written."""
+    """Between the powers of ten, only 2 and 5 are labelled."""
     first = value / 10 ** math.floor(math.log10(value)) if value > 0 else 0
     return TICK_FORMAT.format(value) if round(first) in (2, 5) else ""

@@ -1,4 +1,4 @@
-"""Rows of images: the qualitative figure and the failures.
+"""Rows of images: qualitative results and failures.
 
 They are the paper's figures vis2d, egotracks, trek and failureanalysis.
 """
@@ -32,7 +32,7 @@ def draw_qualitative(
     zoom: float = 1.0,
     width_in: float = style.PAGE_IN,
 ) -> None:
-    """Each row: the query, frames with the true and the answered boxes, and the answers over time.
+    """Each row: the query, frames with ground-truth and predicted boxes, and the response tracks over time.
 
     zoom: share of a frame's sides that is shown, around the boxes.
     """
@@ -50,7 +50,7 @@ def draw_qualitative(
 def draw_failures(
     path: str | Path, rows: Sequence[tuple[Row, float]], *, zoom: float = 1.0, width_in: float = style.PAGE_IN
 ) -> None:
-    """Each row, with its space-time IoU: the query, the truth, the answer, and both over time."""
+    """Each row, with its space-time IoU: the query, ground truth, answer, and both over time."""
     with _page(path, [row for row, _ in rows], 2, width_in) as grid:
         for (row, overlap), axes in zip(rows, grid, strict=True):
             style.show_image(axes[0], query_image(row.query), title=row.title or "query")
@@ -72,7 +72,7 @@ def draw_failures(
 
 
 def query_image(query: Query) -> Rgb:
-    """The query with a little of its surroundings."""
+    """The query with some of its surroundings."""
     margin = QUERY_MARGIN * max(query.box.width, query.box.height)
     height, width = query.image.shape[:2]
     x1, y1 = (max(0, round(v - margin)) for v in (query.box.x1, query.box.y1))
@@ -81,7 +81,7 @@ def query_image(query: Query) -> Rgb:
 
 
 def frames_to_show(row: Row, count: int) -> list[int]:
-    """Spread over the truth; without one, over the first answer that has frames; else over the video."""
+    """Spread over the ground truth; without one, over the first answer with frames; else over the video."""
     for track in (row.truth, *(answer.track for answer in row.answers)):
         if track is not None and len(track):
             return style.evenly(track.frames, count)
@@ -89,18 +89,18 @@ def frames_to_show(row: Row, count: int) -> list[int]:
 
 
 def show_frame(axes: Any, row: Row, frame: int, zoom: float) -> None:
-    """A frame with every box there is at it; boxes may leave the image."""
+    """A frame with all its boxes, which may reach out of the image."""
     style.show_image(axes, row.image(frame).rgb, below=f"{frame / row.fps:.1f} s")
     x1, y1, x2, y2 = _zoom(row, frame, zoom)
     axes.set(xlim=(x1, x2), ylim=(y2, y1))
     if row.truth is not None:
         _show_box_at(axes, row.truth, frame, style.TRUTH, width=2.0)
-    for i, answer in enumerate(row.answers):  # dashes over lines: where two agree, both are seen
+    for i, answer in enumerate(row.answers):  # dashed over solid: where two agree, both show
         _show_box_at(axes, answer.track, frame, style.colour(i), dash=style.dashes(i))
 
 
 def show_timeline(axes: Any, row: Row, *, marked: Sequence[int] = ()) -> None:
-    """The true interval shaded, the curve where there is one, and a bar for each answer's interval."""
+    """The ground-truth interval shaded, the score curve if known, and a bar for each response track."""
     for first, last in runs_of(row.truth) if row.truth is not None else ():
         axes.axvspan(first / row.fps, (last + 1) / row.fps, color=style.TRUTH, alpha=0.22, linewidth=0)
     step = 0.14
@@ -120,7 +120,7 @@ def show_timeline(axes: Any, row: Row, *, marked: Sequence[int] = ()) -> None:
 
 
 def runs_of(track: Track) -> list[tuple[int, int]]:
-    """First and last frame of each run; frames of a track that was sampled lie a step apart."""
+    """First and last frame of each run without gaps; frames of a sampled track are a step apart."""
     if len(track) == 0:
         return []
     steps = np.diff(track.frames)
@@ -135,7 +135,7 @@ def runs_of(track: Track) -> list[tuple[int, int]]:
 def _page(path: str | Path, rows: Sequence[Row], images: int, width_in: float) -> Iterator[list[list[Any]]]:
     """A figure with a line of axes for every row: the query, images, and the timeline.
 
-    Places are computed: matplotlib's own layouts leave wide gaps between images.
+    Positions are computed: matplotlib's own layouts leave wide gaps between images.
     """
     if not rows:
         raise DataError("There is nothing to draw: no query was chosen.")
@@ -168,7 +168,7 @@ def _show_box_at(axes: Any, track: Track, frame: int, edge: str, **look: Any) ->
 
 
 def _zoom(row: Row, frame: int, share: float) -> tuple[float, float, float, float]:
-    """The part x1, y1, x2, y2 of the frame to show: `share` of its sides, around the boxes there are."""
+    """The part x1, y1, x2, y2 of the frame to show: `share` of its sides, around its boxes."""
     info = row.video.info
     tracks = ([row.truth] if row.truth is not None else []) + [answer.track for answer in row.answers]
     found = [boxes[0] for boxes, there in (track.at(np.array([frame])) for track in tracks) if there[0]]

@@ -1,4 +1,4 @@
-"""What figures show, from files: questions of a benchmark, their true tracks and anybody's answers.
+"""What figures show, from files: queries of a benchmark, their ground truth and the answers of any method.
 
 A row's tracks count frames at `fps` (frame n is the image shown at n / fps seconds) and their boxes are in
 pixels of the video, which may be smaller than the annotated one.
@@ -6,36 +6,36 @@ pixels of the video, which may be smaller than the annotated one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from egohieraloc.data.base import QueryKey, Track
-from egohieraloc.data.ego4d import read_vq2d
+from egohieraloc.data.base import ClipQueries, QueryKey, QueryT, Track
+from egohieraloc.data.ego4d import VisualQuery, clip_paths, read_vq2d
 from egohieraloc.data.ego4d_3d import PlaceQuery, read_mapping, visual_queries_of_places
-from egohieraloc.data.egotracks import read_egotracks
+from egohieraloc.data.egotracks import TrackingQuery, read_egotracks
 from egohieraloc.data.trek150 import FPS as TREK_FPS
 from egohieraloc.data.trek150 import TrekRun, read_trek150
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation.egotracks import read_egotracks_predictions
-from egohieraloc.evaluation.predictions import read_vq2d_predictions
+from egohieraloc.evaluation.predictions import TrackAnswer, read_vq2d_predictions
 from egohieraloc.evaluation.trek150 import read_trek150_predictions
 from egohieraloc.query import Query
 from egohieraloc.result import Result
 from egohieraloc.types import Box, Floats, Frame, NotFound, ScoreCurve
 from egohieraloc.video.reader import Video
 
-Benchmark = Literal["vq2d", "egotracks", "trek150"]
+TrackBenchmark = Literal["vq2d", "egotracks", "trek150"]
 Tracks: TypeAlias = Mapping[QueryKey, Track]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """One question of a benchmark."""
+class BenchmarkQuery:
+    """A query of any benchmark that is answered with a track."""
 
     key: QueryKey
     title: str
@@ -45,17 +45,17 @@ class Question:
     crop: Box
     truth: Track | None
     query_frame: int | None = None  # None: the end of the video
-    width: int | None = None  # of the annotated video; None: that of the file
+    width: int | None = None  # of the annotated video; None: as the file
 
     def video(self) -> Video:
         return Video.open(next((p for p in self.paths if p.exists()), self.paths[0]), folder_fps=self.fps)
 
 
 @dataclass(frozen=True, eq=False)
-class Questions:
-    """All questions of an annotation file, and how answers to them are read."""
+class BenchmarkQueries:
+    """All queries of an annotation file, and how predictions for them are read."""
 
-    items: tuple[Question, ...]
+    items: tuple[BenchmarkQuery, ...]
     read: Callable[[Path], Tracks]
 
 
@@ -69,7 +69,7 @@ class NamedTrack:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A question with its true track, several answers and, where it is known, the first method's curve."""
+    """A query with its ground truth, the answers of several methods and, if known, the first one's curve."""
 
     title: str
     query: Query
@@ -86,16 +86,16 @@ class Row:
 
 
 def pick(items: Sequence[T], number: int) -> T:
-    """One of the queries of an annotation file by its place in it."""
+    """One of the queries of an annotation file by its index."""
     if not 0 <= number < len(items):
         raise DataError(f"There is no query {number}: the annotations have {len(items)}, from 0.")
     return items[number]
 
 
-def read_questions(
-    benchmark: Benchmark, annotations: Path, clips: Path | None, *, split: str | None = None
-) -> Questions:
-    """The questions of a benchmark in the order of its file."""
+def read_benchmark(
+    benchmark: TrackBenchmark, annotations: Path, clips: Path | None, *, split: str | None = None
+) -> BenchmarkQueries:
+    """The queries of a benchmark in the order of its file."""
     if benchmark == "trek150":
         return _trek150(annotations)
     if clips is None:
@@ -103,26 +103,25 @@ def read_questions(
     return _vq2d(annotations, clips, split) if benchmark == "vq2d" else _egotracks(annotations, clips, split)
 
 
-def benchmark_row(question: Question, methods: Sequence[tuple[str, Result | Tracks]]) -> Row:
-    """A question with what every method answered; a method without an answer has an empty track."""
-    video = question.video()
-    scale = video.info.width / question.width if question.width else 1.0
-    shown_s = min(question.crop_frame / question.fps, float(video.times_s[-1]))
-    x1, y1, x2, y2 = (v * scale for v in question.crop.xyxy)
-    end_s = video.duration_s if question.query_frame is None else question.query_frame / question.fps
+def benchmark_row(query: BenchmarkQuery, methods: Sequence[tuple[str, Result | Tracks]]) -> Row:
+    """A query with the answer of every method; a method without an answer has an empty track."""
+    video = query.video()
+    scale = video.info.width / query.width if query.width else 1.0
+    crop_s = min(query.crop_frame / query.fps, float(video.times_s[-1]))
+    end_s = video.duration_s if query.query_frame is None else query.query_frame / query.fps
     return Row(
-        question.title,
-        Query.from_time(video, time_s=shown_s, box=Box(x1, y1, x2, y2)),
+        query.title,
+        Query.from_time(video, time_s=crop_s, box=query.crop.scaled(scale, scale)),
         video,
-        question.fps,
+        query.fps,
         end_s,
-        None if question.truth is None else _scaled(question.truth, scale),
+        None if query.truth is None else _scaled(query.truth, scale),
         tuple(
             NamedTrack(
                 name,
-                result_track(found, question.fps)
+                result_track(found, query.fps)
                 if isinstance(found, Result)
-                else _scaled(found.get(question.key, Track.empty()), scale),
+                else _scaled(found.get(query.key, Track.empty()), scale),
             )
             for name, found in methods
         ),
@@ -131,13 +130,13 @@ def benchmark_row(question: Question, methods: Sequence[tuple[str, Result | Trac
 
 
 def result_row(answers: Sequence[tuple[str, Result]], *, title: str = "") -> Row:
-    """Answers of several methods to one question, read from their folders."""
+    """Answers of several methods to one query, read from their folders."""
     first = answers[0][1]
     for name, result in answers:
         if (result.video.info, result.query.box) != (first.video.info, first.query.box):
             raise DataError(
-                f"'{name}' answers another question than '{answers[0][0]}': the video or the query's box "
-                "differs. Give folders that were made with the same video and query."
+                f"'{name}' answers another query than '{answers[0][0]}': the video or the query's box "
+                "differs. Give folders of the same video and query."
             )
     fps = first.video.sample_fps
     video = Video.reopen(first.video.source)
@@ -147,7 +146,7 @@ def result_row(answers: Sequence[tuple[str, Result]], *, title: str = "") -> Row
 
 
 def result_track(result: Result, fps: float) -> Track:
-    """The answered track on a grid of `fps`; empty when nothing was found."""
+    """The response track on a grid of `fps`; empty when nothing was found."""
     if isinstance(result.track, NotFound):
         return Track.empty()
     seen = {round(p.time_s * fps): p.box.xyxy for p in result.track.predictions}
@@ -157,16 +156,16 @@ def result_track(result: Result, fps: float) -> Track:
 def place_images(
     places: Sequence[PlaceQuery], vq2d: Path, mapping: Path, clips: Path
 ) -> dict[QueryKey, Query]:
-    """The images that VQ3D queries ask with, which their VQ2D queries know."""
+    """The query images of VQ3D queries, which are those of their VQ2D queries."""
     visual = visual_queries_of_places(
         places, (query for clip in read_vq2d(vq2d) for query in clip.queries), read_mapping(mapping)
     )
-    by_key = {question.key: question for question in _vq2d(vq2d, clips, None).items}
+    by_key = {query.key: query for query in _vq2d(vq2d, clips, None).items}
     return {key: benchmark_row(by_key[query.key], ()).query for key, query in visual.items()}
 
 
 def read_methods(paths: Sequence[tuple[str, Path]]) -> tuple[tuple[str, Result | Path], ...]:
-    """A folder with a result.json is an answer of `locate`; all else holds predictions."""
+    """By name: the result of `locate` in a folder with a result.json, else the path of a prediction file."""
     found: list[tuple[str, Result | Path]] = []
     for name, path in paths:
         if not path.exists():
@@ -179,62 +178,46 @@ def _scaled(track: Track, scale: float) -> Track:
     return Track(track.frames, track.boxes_xyxy * scale)
 
 
-def _clip_paths(clips: Path, uid: str | None) -> tuple[Path, ...]:
-    return (clips / f"{uid}.mp4", clips / f"{uid}")
-
-
-def _vq2d(annotations: Path, clips: Path, split: str | None) -> Questions:
-    pairs = [(clip, query) for clip in read_vq2d(annotations, split=split) for query in clip.queries]
-    queries = [query for _, query in pairs]
+def _vq2d(annotations: Path, clips: Path, split: str | None) -> BenchmarkQueries:
+    pairs = _with_clips(read_vq2d(annotations, split=split))
     items = tuple(
-        Question(
-            query.key,
-            query.object_title,
-            _clip_paths(clips, clip.clip_uid),
-            query.fps,
-            query.crop_frame,
-            query.crop,
-            query.response,
-            query.query_frame,
-            query.width,
+        replace(
+            _clip_query(clips, clip, query, query.response), query_frame=query.query_frame, width=query.width
         )
         for clip, query in pairs
     )
-
-    def read(path: Path) -> Tracks:
-        return {key: answer.track for key, answer in read_vq2d_predictions(path, queries).items()}
-
-    return Questions(items, read)
+    return BenchmarkQueries(items, _track_reader(read_vq2d_predictions, [query for _, query in pairs]))
 
 
-def _egotracks(annotations: Path, clips: Path, split: str | None) -> Questions:
-    pairs = [(clip, query) for clip in read_egotracks(annotations, split=split) for query in clip.queries]
-    queries = [query for _, query in pairs]
-    items = tuple(
-        Question(
-            query.key,
-            query.object_title,
-            _clip_paths(clips, clip.clip_uid),
-            clip.fps,
-            query.crop_frame,
-            query.crop,
-            query.truth,
-        )
-        for clip, query in pairs
-    )
-
-    def read(path: Path) -> Tracks:
-        return {key: answer.track for key, answer in read_egotracks_predictions(path, queries).items()}
-
-    return Questions(items, read)
+def _egotracks(annotations: Path, clips: Path, split: str | None) -> BenchmarkQueries:
+    pairs = _with_clips(read_egotracks(annotations, split=split))
+    items = tuple(_clip_query(clips, clip, query, query.truth) for clip, query in pairs)
+    return BenchmarkQueries(items, _track_reader(read_egotracks_predictions, [query for _, query in pairs]))
 
 
-def _trek150(folder: Path) -> Questions:
+def _with_clips(clips: Iterable[ClipQueries[QueryT]]) -> list[tuple[ClipQueries[QueryT], QueryT]]:
+    return [(clip, query) for clip in clips for query in clip.queries]
+
+
+def _clip_query(
+    clips: Path, clip: ClipQueries[Any], query: VisualQuery | TrackingQuery, truth: Track | None
+) -> BenchmarkQuery:
+    paths = clip_paths(clips, clip.name)
+    return BenchmarkQuery(query.key, query.object_title, paths, clip.fps, query.crop_frame, query.crop, truth)
+
+
+def _track_reader(
+    read: Callable[[Path, list[T]], Mapping[QueryKey, TrackAnswer]], queries: list[T]
+) -> Callable[[Path], Tracks]:
+    return lambda path: {key: answer.track for key, answer in read(path, queries).items()}
+
+
+def _trek150(folder: Path) -> BenchmarkQueries:
     """Whole sequences from their first frame (OPE)."""
     sequences = list(read_trek150(folder))
     runs = [sequence.runs("ope")[0] for sequence in sequences]
     items = tuple(
-        Question(
+        BenchmarkQuery(
             run.key,
             sequence.name,
             (sequence.folder / "img",),
@@ -250,7 +233,7 @@ def _trek150(folder: Path) -> Questions:
         boxes = read_trek150_predictions(path, sequences, "ope")
         return {run.key: _run_track(run, boxes[run.key]) for run in runs if run.key in boxes}
 
-    return Questions(items, read)
+    return BenchmarkQueries(items, read)
 
 
 def _run_track(run: TrekRun, boxes_xywh: Floats) -> Track:

@@ -1,6 +1,6 @@
-"""Figures in 3D: the VQ3D scene and the way from 2D to 3D (the paper's figures vq3dvisualize and vis3d).
+"""Figures in 3D: the VQ3D scene and the lifting from 2D to 3D (the paper's figures vq3dvisualize and vis3d).
 
-The place alone is answered, so cubes have the true size and turn, wherever they stand.
+Methods answer with a point alone, so the box drawn at it has the size and rotation of the ground truth.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUERY_SHARE = 0.3  # of a view's width
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """One VQ3D question: the true box, several answers and, where they are known, camera path and query."""
+    """One VQ3D query: the ground-truth box, several answers and, if known, the camera path and the query."""
 
     title: str
     truth: Box3D | None
@@ -40,30 +40,30 @@ class Scene:
 
 
 @dataclass(frozen=True, eq=False)
-class Sight:
-    """From where a scene is looked at, without perspective: the page's right and up in the world."""
+class Projection:
+    """An orthographic projection of the scene onto the page: its right and up directions in the world."""
 
     page_from_world: Floats  # (2, 3)
 
     @classmethod
-    def over(cls, cam_from_world: Floats, *, elevation_deg: float, azimuth_deg: float) -> Sight:
-        """Level with the heads that walked; from a direction about z and a height."""
+    def over(cls, cam_from_world: Floats, *, elevation_deg: float, azimuth_deg: float) -> Projection:
+        """From a direction above the ground plane, which is found from the camera path."""
         azimuth, height = np.radians(azimuth_deg), np.radians(elevation_deg)
         right = np.array([-np.sin(azimuth), np.cos(azimuth), 0])
         up = np.array([-np.cos(azimuth) * np.sin(height), -np.sin(azimuth) * np.sin(height), np.cos(height)])
         return cls(np.stack([right, up]) @ leveling(cam_from_world))
 
     def __call__(self, points_world: Floats) -> Floats:
-        """On the page (N, 2)."""
+        """Points (N, 3) on the page (N, 2)."""
         return np.atleast_2d(points_world) @ self.page_from_world.T
 
 
-def oblique(scene: Scene, *, azimuth_deg: float = -62) -> Sight:
-    return Sight.over(scene.cam_from_world, elevation_deg=32, azimuth_deg=azimuth_deg)
+def oblique(scene: Scene, *, azimuth_deg: float = -62) -> Projection:
+    return Projection.over(scene.cam_from_world, elevation_deg=32, azimuth_deg=azimuth_deg)
 
 
-def from_above(scene: Scene) -> Sight:
-    return Sight.over(scene.cam_from_world, elevation_deg=90, azimuth_deg=-90)
+def from_above(scene: Scene) -> Projection:
+    return Projection.over(scene.cam_from_world, elevation_deg=90, azimuth_deg=-90)
 
 
 def draw_scenes(path: str | Path, scenes: Sequence[Scene], *, width_in: float = style.PAGE_IN) -> None:
@@ -74,7 +74,7 @@ def draw_scenes(path: str | Path, scenes: Sequence[Scene], *, width_in: float = 
     widths = [*([QUERY_SHARE] if with_query else []), 1.0, 1.0]
     view_in = width_in / sum(widths)
     heights_in = [
-        view_in * max(_aspect(scene, sight(scene)) for sight in (oblique, from_above)) for scene in scenes
+        view_in * max(_aspect(scene, view(scene)) for view in (oblique, from_above)) for scene in scenes
     ]
     with style.figure(path, width_in, sum(heights_in) + 0.3 * len(scenes) + 0.2) as drawn:
         names = [name for name, _ in scenes[0].points_world]
@@ -87,8 +87,8 @@ def draw_scenes(path: str | Path, scenes: Sequence[Scene], *, width_in: float = 
                 _bare(line[0])
                 if scene.query is not None:
                     style.show_image(line[0], query_image(scene.query), title=scene.title)
-            for axes, sight, words in ((line[-2], oblique, ""), (line[-1], from_above, "from above, ")):
-                _show_scene(axes, scene, sight(scene), words)
+            for axes, view, label in ((line[-2], oblique, ""), (line[-1], from_above, "from above, ")):
+                _show_scene(axes, scene, view(scene), label)
 
 
 def draw_lift(
@@ -103,9 +103,7 @@ def draw_lift(
     name, first = answers[0]
     place, cameras, track = first.place, first.cameras, first.track
     if not (isinstance(place, Localization3D) and isinstance(track, ResponseTrack)) or cameras is None:
-        raise DataError(
-            f"'{name}' has no place in space. Make it with `egohieraloc locate ... --3d --out DIR`."
-        )
+        raise DataError(f"'{name}' has no 3D place. Make it with `egohieraloc locate ... --3d --out DIR`.")
     used = {view.frame_index for view in place.views}
     shown = [p for p in track.predictions if p.frame_index in used]
     shown = [shown[i] for i in style.evenly(np.arange(len(shown)), frames)]
@@ -113,27 +111,27 @@ def draw_lift(
     poses = np.array([pose.cam_from_world for pose in cameras.poses.values()]).reshape(-1, 3, 4)
     places = [(n, r.place.point_world if isinstance(r.place, Localization3D) else None) for n, r in answers]
     scene = Scene("", truth, tuple(places), poses, unit=place.unit)
-    sight = oblique(scene, azimuth_deg=_beside(cameras, place, poses))
+    project = oblique(scene, azimuth_deg=_beside(cameras, place, poses))
     images_in = width_in / len(shown) * video.info.height / video.info.width + 0.2
-    scene_in = min(0.5, _aspect(scene, sight)) * width_in + 0.2
+    scene_in = min(0.5, _aspect(scene, project)) * width_in + 0.2
     with style.figure(path, width_in, images_in + scene_in + 0.2) as drawn:
         style.legend(drawn, [name for name, _ in answers], truth=truth is not None)
         grid = drawn.add_gridspec(2, len(shown), height_ratios=[images_in, scene_in])
         for column, prediction in enumerate(shown):
             _show_prediction(drawn.add_subplot(grid[0, column]), video, prediction)
         below = drawn.add_subplot(grid[1, :])
-        _show_scene(below, scene, sight)
-        _show_views(below, cameras, place, {p.frame_index for p in shown}, sight)
+        _show_scene(below, scene, project)
+        _show_views(below, cameras, place, {p.frame_index for p in shown}, project)
 
 
 def corners_world(box: Box3D) -> Floats:
-    """The eight corners (8, 3). The turn is about the axes of the annotation file, x first."""
+    """The eight corners (8, 3). The rotation is about the axes of the annotation file, x first."""
     signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], np.float64)
-    x, y, z = (_turn(axis, angle) for axis, angle in enumerate(box.rotation_xyz_rad))
+    x, y, z = (_rotation(axis, angle) for axis, angle in enumerate(box.rotation_xyz_rad))
     return box.center_world + world_from_annotation(signs * box.size / 2 @ (x @ y @ z).T)
 
 
-def _turn(axis: int, angle_rad: float) -> Floats:
+def _rotation(axis: int, angle_rad: float) -> Floats:
     a, b = [i for i in range(3) if i != axis]
     sine = np.sin(angle_rad) * (-1 if axis == 1 else 1)
     matrix = np.eye(3)
@@ -143,18 +141,19 @@ def _turn(axis: int, angle_rad: float) -> Floats:
 
 
 def _centers(poses: Floats) -> Floats:
-    return -np.einsum("nji,nj->ni", poses[:, :, :3], poses[:, :, 3])
+    centers: Floats = -np.einsum("nji,nj->ni", poses[:, :, :3], poses[:, :, 3])
+    return centers
 
 
 def _outline(scene: Scene) -> Floats:
-    """Every point (N, 3) that must be in the image."""
+    """Every point (N, 3) that must be in the figure."""
     points = [_centers(scene.cam_from_world)]
     points += [point[None] for _, point in scene.points_world if point is not None]
     if scene.truth is not None:
         points.append(corners_world(scene.truth))
     found = np.concatenate(points)
     if len(found) == 0:
-        raise DataError("There is nothing to draw in space: no truth, no answer and no camera path.")
+        raise DataError("There is nothing to draw in 3D: no ground truth, no answer and no camera path.")
     return found
 
 
@@ -174,15 +173,15 @@ def _floor(scene: Scene) -> tuple[Floats, float]:
     return np.array(across + along) @ level, step
 
 
-def _aspect(scene: Scene, sight: Sight) -> float:
+def _aspect(scene: Scene, project: Projection) -> float:
     """Height over width of what is shown."""
-    page = sight(np.concatenate([_outline(scene), _floor(scene)[0].reshape(-1, 3)]))
+    page = project(np.concatenate([_outline(scene), _floor(scene)[0].reshape(-1, 3)]))
     width, height = np.ptp(page, axis=0)
     return float(height / max(width, 1e-9))
 
 
 def _beside(cameras: Reconstruction, place: Localization3D, poses: Floats) -> float:
-    """The azimuth from which the rays are seen from their side, not end on."""
+    """The azimuth that shows the rays from the side, not end on."""
     starts = np.mean([cameras.poses[view.frame_index].center_world for view in place.views], axis=0)
     east, north, _ = leveling(poses) @ (place.point_world - starts)
     return float(np.degrees(np.arctan2(north, east))) + 90
@@ -199,27 +198,27 @@ def _show_prediction(axes: Any, video: Video, prediction: FramePrediction) -> No
     style.show_box(axes, prediction.box.xyxy, style.colour(0))
 
 
-def _show_scene(axes: Any, scene: Scene, sight: Sight, words: str = "") -> None:
-    """The floor, the camera path with its shadow, and a cube (or, without the truth, a dot) per answer."""
+def _show_scene(axes: Any, scene: Scene, project: Projection, label: str = "") -> None:
+    """The floor, the camera path with its shadow, and a box (or, without ground truth, a dot) per answer."""
     _bare(axes)
     lines, step = _floor(scene)
     for line in lines:
-        axes.plot(*sight(line).T, color="#dde1e5", linewidth=0.5, zorder=0)
+        axes.plot(*project(line).T, color="#dde1e5", linewidth=0.5, zorder=0)
     unit = "m" if scene.unit == "m" else "units"
-    axes.set_xlabel(f"{words}grid {step:g} {unit}", color=style.QUIET, labelpad=2)
+    axes.set_xlabel(f"{label}grid {step:g} {unit}", color=style.QUIET, labelpad=2)
     path = _centers(scene.cam_from_world)
     if len(path):
-        axes.plot(*sight(_dropped(path, scene, lines)).T, color="#c9ced4", linewidth=0.7, zorder=1)
-        axes.plot(*sight(path).T, color=style.QUIET, linewidth=1.0, zorder=2)
-        axes.plot(*sight(path[-1]).T, "o", color=style.QUIET, markersize=3, zorder=2)
+        axes.plot(*project(_dropped(path, scene, lines)).T, color="#c9ced4", linewidth=0.7, zorder=1)
+        axes.plot(*project(path).T, color=style.QUIET, linewidth=1.0, zorder=2)
+        axes.plot(*project(path[-1]).T, "o", color=style.QUIET, markersize=3, zorder=2)
     answered = [(i, point) for i, (_, point) in enumerate(scene.points_world) if point is not None]
     if scene.truth is not None:
-        _show_cube(axes, scene.truth, scene.truth.center_world, sight, style.TRUTH, "-")
+        _show_box(axes, scene.truth, scene.truth.center_world, project, style.TRUTH, "-")
     for i, point in answered:
         if scene.truth is None:
-            axes.plot(*sight(point).T, "o", color=style.colour(i), markersize=4, zorder=5)
+            axes.plot(*project(point).T, "o", color=style.colour(i), markersize=4, zorder=5)
         else:
-            _show_cube(axes, scene.truth, point, sight, style.colour(i), style.dashes(i))
+            _show_box(axes, scene.truth, point, project, style.colour(i), style.dashes(i))
     axes.set_aspect("equal")
     axes.margins(0.02)
 
@@ -230,19 +229,19 @@ def _dropped(points_world: Floats, scene: Scene, floor: Floats) -> Floats:
     return points_world - np.outer((points_world - floor[0, 0]) @ up, up)
 
 
-def _show_cube(axes: Any, box: Box3D, center_world: Floats, sight: Sight, edge: str, dash: Any) -> None:
-    corners = sight(corners_world(box) - box.center_world + center_world)
+def _show_box(axes: Any, box: Box3D, center_world: Floats, project: Projection, edge: str, dash: Any) -> None:
+    corners = project(corners_world(box) - box.center_world + center_world)
     for a, b in EDGES:
         axes.plot(*corners[[a, b]].T, color=edge, linestyle=dash, linewidth=1.0, zorder=4)
 
 
 def _show_views(
-    axes: Any, cameras: Reconstruction, place: Localization3D, shown: set[int], sight: Sight
+    axes: Any, cameras: Reconstruction, place: Localization3D, shown: set[int], project: Projection
 ) -> None:
     """Each view's ray, stronger where it weighs more, and the ellipsoid of two standard deviations."""
     largest = max((view.weight for view in place.views), default=0.0) or 1.0
     for view in place.views:
-        start, end = sight(cameras.poses[view.frame_index].center_world), sight(view.point_world)
+        start, end = project(cameras.poses[view.frame_index].center_world), project(view.point_world)
         alpha = 0.15 + 0.6 * view.weight / largest
         axes.plot(
             *np.concatenate([start, end]).T, color=style.colour(0), alpha=alpha, linewidth=0.6, zorder=3
@@ -252,9 +251,9 @@ def _show_views(
     half_axes, turn = uncertainty_axes(place.covariance), np.linspace(0, 2 * np.pi, 60)[:, None]
     for a, b in ((0, 1), (1, 2), (0, 2)):
         ring = place.point_world + np.cos(turn) * half_axes[a] + np.sin(turn) * half_axes[b]
-        axes.plot(*sight(ring).T, color=style.colour(0), linewidth=0.6, zorder=5)
+        axes.plot(*project(ring).T, color=style.colour(0), linewidth=0.6, zorder=5)
     axes.plot(
-        *sight(place.point_world).T,
+        *project(place.point_world).T,
         "o",
         color=style.colour(0),
         markeredgecolor="#000000",

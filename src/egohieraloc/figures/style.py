@@ -1,4 +1,4 @@
-"""How all figures look: sizes, type, colours that everybody tells apart; and how they are written."""
+"""The look of all figures: sizes, fonts, colours that colour-blind readers tell apart; and writing them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from egohieraloc.errors import OutputError
 from egohieraloc.files import atomic_path
 from egohieraloc.types import Rgb
 
-COLUMN_IN, PAGE_IN = 3.4, 7.0  # widths of a column and of a page of two
+COLUMN_IN, PAGE_IN = 3.4, 7.0  # widths of a column and of a page with two
 TRUTH = "#009e73"
-# Okabe and Ito's colours without the truth's green and the yellow that is lost on white; ours comes first.
+# Okabe and Ito's colours without the green of the ground truth and the yellow, which is too faint on white.
 PALETTE = ("#d55e00", "#0072b2", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)))  # for print in grey
 QUIET = "#6b7280"
@@ -41,14 +42,14 @@ STYLE: dict[Any, Any] = {
 }
 FORMATS = (".pdf", ".png", ".svg")
 DPI = 250
-MOST_PIXELS = 640  # of a frame's longer side: more is not seen at this size
+MAX_SIDE_PX = 640  # of a frame: more cannot be seen at this size
 
 
 @contextmanager
 def figure(
     path: str | Path, width_in: float, height_in: float, *, layout: Any = "constrained"
 ) -> Iterator[Any]:
-    """An empty matplotlib figure, written when the block ends well, as PDF, PNG or SVG by its ending."""
+    """An empty matplotlib figure, written when the block succeeds, as PDF, PNG or SVG by its ending."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -65,7 +66,7 @@ def figure(
 
 
 def colour(index: int) -> str:
-    """Of the method at this place in the list."""
+    """Colour of the method at this index."""
     return PALETTE[index % len(PALETTE)]
 
 
@@ -74,9 +75,9 @@ def dashes(index: int) -> Any:
 
 
 def show_image(axes: Any, image: Rgb, *, title: str = "", below: str = "") -> None:
-    """An image without axes, shrunk to what can be seen; coordinates stay those of its pixels."""
+    """An image without axes, reduced to what can be seen; coordinates stay those of its pixels."""
     height, width = image.shape[:2]
-    scale = min(1.0, MOST_PIXELS / max(height, width))
+    scale = min(1.0, MAX_SIDE_PX / max(height, width))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     axes.imshow(cv2.resize(image, size, interpolation=cv2.INTER_AREA), extent=(0, width, height, 0))
     axes.set(xticks=[], yticks=[])
@@ -88,7 +89,7 @@ def show_image(axes: Any, image: Rgb, *, title: str = "", below: str = "") -> No
 
 
 def show_box(axes: Any, box: Sequence[float], edge: str, *, width: float = 1.0, dash: Any = "-") -> None:
-    """A box x1, y1, x2, y2 with a dark halo, so that it is seen on any ground."""
+    """A box x1, y1, x2, y2 with a dark outline, so that it shows on any background."""
     from matplotlib.patches import Rectangle
 
     x1, y1, x2, y2 = box
@@ -103,7 +104,7 @@ def show_box(axes: Any, box: Sequence[float], edge: str, *, width: float = 1.0, 
 def legend(
     drawn: Any, names: Sequence[str], *, truth: bool, marker: str | None = None, columns: int = 8
 ) -> None:
-    """One legend above everything: the truth and the methods."""
+    """One legend above everything: the ground truth and the methods."""
     from matplotlib.lines import Line2D
 
     entries = [Line2D([], [], color=TRUTH, linewidth=1.6, label="ground truth")] if truth else []
@@ -125,8 +126,8 @@ def legend(
     drawn.legend(handles=entries, loc=where, ncols=min(columns, len(entries)), borderaxespad=0.2)
 
 
-def evenly(values: Sequence[int] | np.ndarray, count: int) -> list[int]:
-    """At most `count` of them, evenly taken, the ends included; the middle one when one is wanted."""
+def evenly(values: Sequence[int] | NDArray[np.integer], count: int) -> list[int]:
+    """At most `count` of the values, evenly spaced, the ends included; the middle one when `count` is 1."""
     values = np.asarray(values)
     if len(values) <= count:
         return [int(v) for v in values]

@@ -32,7 +32,7 @@ def draw_ope(
     *,
     width_in: float = style.PAGE_IN,
 ) -> None:
-    """One-pass evaluation: a plot per measure; behind each name the means SS, NPS and GSR."""
+    """One-pass evaluation: a plot per measure; each name is followed by the means SS, NPS and GSR."""
     curves = [(name, _mean_curves(name, sequences, boxes)) for name, boxes in methods]
     with style.figure(path, width_in, 0.33 * width_in + 0.12 * len(methods)) as drawn:
         for axes, (field, thresholds, label, title, short) in zip(drawn.subplots(1, 3), PLOTS, strict=True):
@@ -55,7 +55,7 @@ def draw_attributes(
     width_in: float = style.PAGE_IN,
 ) -> None:
     """A dot per method and attribute, for each of the three measures."""
-    reports = [(name, trek150.report(sequences, protocol, boxes)) for name, boxes in methods]
+    reports = [(name, trek150.report_trek150(sequences, protocol, boxes)) for name, boxes in methods]
     counts = {name: count for name, count, _ in reports[0][1].attributes}
     if not counts:
         raise DataError("The sequences have no attributes: each needs an attributes.txt.")
@@ -67,7 +67,9 @@ def draw_attributes(
         for axes, (field, _, _, _, short) in zip(plots, PLOTS, strict=True):
             for i, (_, report) in enumerate(reports):
                 rows = [getattr(s, field) for _, _, s in report.attributes] + [getattr(report.overall, field)]
-                beside = 0.5 * (i - (len(reports) - 1) / 2) / len(reports)  # equal values stay apart
+                beside = (
+                    0.5 * (i - (len(reports) - 1) / 2) / len(reports)
+                )  # equal values do not hide each other
                 axes.plot(rows, places + beside, "o", color=style.colour(i), markersize=3)
             axes.set(xlabel=short, yticks=places, yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
             axes.grid(visible=True, axis="both")
@@ -78,10 +80,10 @@ def draw_attributes(
 
 
 def _mean_curves(name: str, sequences: Sequence[TrekSequence], boxes: Boxes) -> dict[str, Floats]:
-    """Every sequence counts alike; one without an answer counts as lost from the start."""
+    """Every sequence has the same weight; one without a prediction counts as lost from the start."""
     runs = [sequence.runs("ope")[0] for sequence in sequences]
     if not any(run.key in boxes for run in runs):
-        raise DataError(f"'{name}' has no answer to any of the {len(runs)} sequences under OPE.")
+        raise DataError(f"'{name}' has no OPE prediction for any of the {len(runs)} sequences.")
     found = [
         trek150.run_curves(run, boxes[run.key] if run.key in boxes else np.full_like(run.truth_xywh, np.nan))
         for run in runs

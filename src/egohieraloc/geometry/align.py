@@ -183,17 +183,19 @@ def down_direction(poses: Sequence[CameraPose]) -> Floats:
     mean_down = np.mean([pose.rotation[1] for pose in poses], axis=0)
     values, vectors = np.linalg.eigh(right.T @ right / len(right))
     # With one viewing direction only, two directions are square to "right": take the cameras' own down.
-    down = vectors[:, 0] * np.sign(vectors[:, 0] @ mean_down) if values[1] > 0.02 else mean_down
-    return down / np.linalg.norm(down)
+    down: Floats = vectors[:, 0] * np.sign(vectors[:, 0] @ mean_down) if values[1] > 0.02 else mean_down
+    down /= np.linalg.norm(down)
+    return down
 
 
 def scaled(reconstruction: Reconstruction, scale: float) -> Reconstruction:
-    """The reconstruction in metres, which its own unit holds `scale` of."""
+    """The reconstruction in metres, given how many metres one of its units is."""
     return Sim3(scale, np.eye(3), np.zeros(3)).reconstruction(reconstruction)
 
 
 def _errors(sim3: Sim3, source: Floats, target: Floats) -> Floats:
-    return np.linalg.norm(sim3.points(source) - target, axis=1)
+    distance: Floats = np.linalg.norm(sim3.points(source) - target, axis=1)
+    return distance
 
 
 def _triples(count: int, seed: int) -> list[list[int]]:

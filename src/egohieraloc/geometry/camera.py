@@ -69,6 +69,14 @@ class Camera:
     def is_fisheye(self) -> bool:
         return self.model.endswith("FISHEYE")
 
+    def resized(self, width: int, height: int) -> Camera:
+        """The same lens for images of another size. With pixel centres at halves this is a plain product."""
+        across, down = width / self.width, height / self.height
+        focal_count = 2 if self.model == "PINHOLE" else 1
+        scale = [(across + down) / 2] * focal_count + [across, down]
+        params = tuple(v * (scale[i] if i < len(scale) else 1.0) for i, v in enumerate(self.params))
+        return Camera(self.model, width, height, params)
+
     def project(self, points_cam: ArrayLike) -> Floats:
         """Points in the camera (N, 3) to pixels (N, 2).
 

@@ -1,4 +1,4 @@
-"""How far a reconstruction can be believed. A mapper's count of registered frames proves nothing."""
+"""Which poses of a reconstruction are reliable. That the mapper registered a frame proves nothing."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from scipy.sparse.csgraph import connected_components
 from egohieraloc.config import SfmConfig
 from egohieraloc.geometry.reconstruction import Reconstruction, SparsePoints
 
-MIN_SHARED_POINTS = 20  # two frames with fewer common points are not tied to each other
+MIN_SHARED_POINTS = 20  # two frames with fewer common points are not connected
 
 
-def believed(reconstruction: Reconstruction, config: SfmConfig | None = None) -> Reconstruction:
-    """The reconstruction without the poses that cannot be trusted.
+def drop_unreliable_poses(reconstruction: Reconstruction, config: SfmConfig | None = None) -> Reconstruction:
+    """The reconstruction without its unreliable poses, and without what was observed in their frames.
 
-    A pose goes when its frame sees fewer than `min_inliers` points, when it misses them by more than
-    `max_reprojection_px` (median), or when its frame is not tied by shared points to the largest part of the
-    path: parts that hang together by a thread are placed against each other by chance.
+    A pose is dropped when its frame sees fewer than `min_inliers` points, when the median reprojection error
+    of these is above `max_reprojection_px`, or when its frame is not connected by shared points to the
+    largest part of the path: parts that share few points are placed against each other by chance.
     """
     config = config or SfmConfig()
-    good = {
+    reliable = {
         index
         for index in reconstruction.poses
         if _supported(reconstruction, index, config.min_inliers, config.max_reprojection_px)
     }
-    good = _largest_part(reconstruction, good)
+    reliable = _largest_part(reconstruction, reliable)
     frames = tuple(
-        frame if frame.index in good else replace(frame, pose=None) for frame in reconstruction.frames
+        frame if frame.index in reliable else replace(frame, pose=None) for frame in reconstruction.frames
     )
     points = reconstruction.points
-    kept = np.isin(points.frame, list(good))
+    kept = np.isin(points.frame, list(reliable))
     return replace(
         reconstruction,
         frames=frames,

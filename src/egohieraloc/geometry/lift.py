@@ -1,4 +1,4 @@
-"""From a prediction in one frame to a view of the object: its centre, its depth and how sure both are
+"""From a prediction in one frame to a view of the object: its centre, its depth and the errors of both
 (section 3.5, "2D-to-3D Back-Projection").
 
 Depth comes from a map, or without one from the points of the reconstruction that lie on the object.
@@ -16,13 +16,15 @@ import numpy as np
 from egohieraloc.config import FusionConfig, PlaceConfig
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.depth import depth_at
-from egohieraloc.geometry.gsjc import View, weighted_median
+from egohieraloc.geometry.gsjc import ObjectView, weighted_median
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.types import Box, DepthMap, Floats, FramePrediction
 
 _GRID = 24  # samples along each side of a box that has no mask
 _MIN_FORWARD = 0.05  # cosine between a ray and the optical axis
 _BORDER_PX = 1.5  # a box this near to the image's border is taken as cut by it
+_BORDER_FACTOR = 3.0  # by which the centre of a cut box is less certain
+_DEVIATION_PER_MAD = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,15 @@ class ObjectPoints:
     weight: Floats
 
 
+@dataclass(frozen=True)
+class _Surface:
+    """Depth of the object's visible side, its spread, and how far behind it the centre lies."""
+
+    depth: float
+    spread: float  # standard deviation
+    thickness_share: float  # in sizes of the object
+
+
 def region_of(prediction: FramePrediction, camera: Camera, *, literal: bool) -> Region:
     """The mask's pixels (without its rim, unless literal); without a mask the middle of the box."""
     if prediction.mask is not None and prediction.mask.any():
@@ -54,9 +65,9 @@ def region_of(prediction: FramePrediction, camera: Camera, *, literal: bool) -> 
 
 
 def semantic_score(prediction: FramePrediction, config: FusionConfig) -> float:
-    """vartheta^sem: the mean of P_ave, P_thr and P_max, as far as they are switched on.
+    """vartheta^sem: the mean of P_ave, P_thr and P_max (eq. 23, 24), as far as they are switched on.
 
-    Without confidences per pixel the score of the frame stands for all three.
+    Without confidences per pixel the score of the frame replaces all three.
     """
     if not (config.semantic_average or config.semantic_threshold or config.semantic_maximum):
         return 1.0
@@ -80,44 +91,46 @@ def lift(
     *,
     depth_map: DepthMap | None = None,
     points: ObjectPoints | None = None,
-) -> View:
+) -> ObjectView:
     """One view of the object, with depth from the map, else from the points, else without."""
     fusion = config.fusion
+    box = prediction.box
     region = region_of(prediction, camera, literal=fusion.literal)
-    depth = spread = None
-    thickness = fusion.thickness_share
+    surface = None
     if depth_map is not None:
         values = depth_at(depth_map, region.pixels, camera.width, camera.height)
-        depth, spread = _summary(values, region.probability, literal=fusion.literal)
-    if depth is None and points is not None and len(points.weight) >= config.min_region_points:
-        # In a box without mask there are points behind the object too: they stand for its far side.
-        thickness *= prediction.mask is not None
+        surface = _surface(values, region.probability, fusion.thickness_share, literal=fusion.literal)
+    if surface is None and points is not None and len(points.weight) >= config.min_region_points:
+        # In a box without mask some points lie behind the object: the median is not that of its visible side.
+        thickness = fusion.thickness_share if prediction.mask is not None else 0.0
         values = pose.to_cam(points.xyz_world)[:, 2]
         values = np.where(values > 0, values, np.nan)
-        depth, spread = _summary(values, points.weight, literal=fusion.literal)
-    box = prediction.box
+        surface = _surface(values, points.weight, thickness, literal=fusion.literal)
     diagonal = float(np.hypot(box.width, box.height))
-    view = View(
+    view = ObjectView(
         frame_index=prediction.frame_index,
         camera=camera,
         pose=pose,
         pixel=np.array(box.center) if fusion.literal else _centre(prediction, region),
-        pixel_error=float(np.hypot(1.0, fusion.center_error_share * diagonal)) * _cut(box, camera),
+        pixel_error=float(np.hypot(1.0, fusion.center_error_share * diagonal)) * _border_factor(box, camera),
         diagonal_px=diagonal,
         semantic=semantic_score(prediction, fusion),
     )
-    looks_aside = not camera.rays(view.pixel)[0, 2] > _MIN_FORWARD  # a fisheye may: depth along z is no help
-    if depth is None or spread is None or looks_aside:
-        return view
+    looks_aside = not camera.rays(view.pixel)[0, 2] > _MIN_FORWARD  # with a fisheye
+    return view if surface is None or looks_aside else _with_depth(view, surface, box, fusion)
+
+
+def _with_depth(view: ObjectView, surface: _Surface, box: Box, fusion: FusionConfig) -> ObjectView:
+    """The view with the depth of the object's centre, behind its visible side by a share of its size."""
+    depth, spread = surface.depth, surface.spread
     if fusion.literal:
         error = float(np.hypot(spread, fusion.depth_error_share * depth))
         return replace(view, depth=depth, depth_error=error, depth_variance=spread**2)
-    # A map tells the depth of the side one sees; the centre lies behind it by a part of the object's size.
-    size = float(np.sqrt(box.width * box.height)) * depth / camera.focal[0]
+    size = float(np.sqrt(box.width * box.height)) * depth / view.camera.focal[0]
     errors = (spread / 2, fusion.depth_error_share * depth, fusion.thickness_error_share * size)
     return replace(
         view,
-        depth=depth + thickness * size,
+        depth=depth + surface.thickness_share * size,
         depth_error=float(np.linalg.norm(errors)),
         depth_variance=(spread / depth) ** 2,
     )
@@ -142,17 +155,18 @@ def object_points(
     return ObjectPoints(reconstruction.points.xyz_world[on_object], weight[on_object])
 
 
-def _summary(values: Floats, weights: Floats, *, literal: bool) -> tuple[float, float] | tuple[None, None]:
-    """Depth and its spread: weighted mean and deviation (the paper), or weighted median and its like."""
+def _surface(values: Floats, weights: Floats, thickness_share: float, *, literal: bool) -> _Surface | None:
+    """Weighted mean (eq. 21) and standard deviation of depths (n,), or weighted median and scaled MAD."""
     valid = np.isfinite(values) & (weights > 0)
     if not valid.any():
-        return None, None
+        return None
     values, weights = values[valid], weights[valid]
     if literal:
         mean = float(values @ weights / weights.sum())
-        return mean, float(np.sqrt(((values - mean) ** 2).mean()))
+        return _Surface(mean, float(np.sqrt(((values - mean) ** 2).mean())), thickness_share)
     median = weighted_median(values, weights)
-    return median, 1.4826 * weighted_median(np.abs(values - median), weights)
+    deviation = weighted_median(np.abs(values - median), weights)
+    return _Surface(median, _DEVIATION_PER_MAD * deviation, thickness_share)
 
 
 def _mask_region(prediction: FramePrediction, *, literal: bool) -> Region:
@@ -176,15 +190,15 @@ def _centre(prediction: FramePrediction, region: Region) -> Floats:
     return np.average(region.pixels, axis=0, weights=np.maximum(region.probability, 1e-6))
 
 
-def _cut(box: Box, camera: Camera) -> float:
-    """How much less sure the centre is when the image's border cuts the object."""
+def _border_factor(box: Box, camera: Camera) -> float:
+    """By how much the error of the centre grows: more than 1 when the image's border cuts the object."""
     cut = (
         box.x1 <= _BORDER_PX
         or box.y1 <= _BORDER_PX
         or box.x2 >= camera.width - _BORDER_PX
         or box.y2 >= camera.height - _BORDER_PX
     )
-    return 3.0 if cut else 1.0
+    return _BORDER_FACTOR if cut else 1.0
 
 
 def _nearness(prediction: FramePrediction, pixels: Floats, margin: float) -> Floats:

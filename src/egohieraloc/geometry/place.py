@@ -10,11 +10,14 @@ import numpy as np
 from egohieraloc.config import PlaceConfig
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import CameraPose
-from egohieraloc.geometry.gsjc import View, fuse
+from egohieraloc.geometry.gsjc import ObjectView, fuse
 from egohieraloc.geometry.lift import lift, object_points
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.types import DepthMap, DepthUnit, FramePrediction, Localization3D, NotLocalized
 
+_NO_DISTANCE = (
+    "its distance cannot be told: there is no depth for it, and it was not seen from sides that differ enough"
+)
 _ASIDE = np.sin(np.radians(15.0))  # a direction within 15 degrees of an axis is not named
 
 
@@ -34,37 +37,28 @@ def place(
     """
     config = config or PlaceConfig()
     counts = {"posed_frames": reconstruction.num_posed, "num_frames": len(reconstruction.frames)}
+    gap = f"{config.max_pose_gap_s:g} s"
     if not predictions:
         return NotLocalized("the object was not found in the video", **counts)
     if reconstruction.num_posed == 0:
         return NotLocalized("no frame of the video has a camera pose", **counts)
-    asked = reconstruction.nearest_posed(query_time_s)
-    if asked is None or asked.pose is None or abs(asked.time_s - query_time_s) > config.max_pose_gap_s:
-        return NotLocalized(
-            f"no frame within {config.max_pose_gap_s:g} s of the query time ({query_time_s:.1f} s) "
-            "has a camera pose",
-            **counts,
-        )
+    query_frame = reconstruction.nearest_posed(query_time_s, within_s=config.max_pose_gap_s)
+    if query_frame is None:
+        reason = f"no frame within {gap} of the query time ({query_time_s:.1f} s) has a camera pose"
+        return NotLocalized(reason, **counts)
     views = _views(last_appearance(predictions), reconstruction, depth or {}, config)
     if not views:
-        return NotLocalized(
-            f"no frame that shows the object, nor one within {config.max_pose_gap_s:g} s of it, "
-            "has a camera pose",
-            **counts,
-        )
+        reason = f"no frame that shows the object, nor one within {gap} of it, has a camera pose"
+        return NotLocalized(reason, **counts)
     fused = fuse(views, config.fusion)
     if fused is None:
-        return NotLocalized(
-            "its distance cannot be told: there is no depth for it, and it was not seen from sides that "
-            "differ enough",
-            **counts,
-        )
+        return NotLocalized(_NO_DISTANCE, **counts)
     return Localization3D(
         point_world=fused.point_world,
-        displacement=asked.pose.to_cam(fused.point_world),
+        displacement=reconstruction.poses[query_frame.index].to_cam(fused.point_world),
         covariance=fused.covariance,
         unit=reconstruction.unit,
-        query_frame=asked.index,
+        query_frame=query_frame.index,
         views=fused.views,
         **counts,
     )
@@ -105,8 +99,8 @@ def _views(
     reconstruction: Reconstruction,
     depth: Mapping[int, DepthMap],
     config: PlaceConfig,
-) -> list[View]:
-    """The views that have a pose; when none has, the one nearest to a posed frame, seen with its pose."""
+) -> list[ObjectView]:
+    """The predictions lifted by their frames' poses, or when none has one, one by a pose near in time."""
     expected = DepthUnit.METRIC if reconstruction.unit == "m" else DepthUnit.SFM
     wrong = sorted({depth_map.unit.value for depth_map in depth.values() if depth_map.unit is not expected})
     if wrong:
@@ -124,19 +118,23 @@ def _views(
         lift(p, reconstruction.camera, pose, config, depth_map=depth.get(p.frame_index), points=points)
         for p, pose in posed
     ]
-    return [view for view in views if np.isfinite(view.ray_world).all()]  # else the lens has no such ray
+    return [view for view in views if np.isfinite(view.ray_world).all()]  # the lens may have no ray there
 
 
 def _borrowed_pose(
     predictions: Sequence[FramePrediction], reconstruction: Reconstruction, max_gap_s: float
 ) -> list[tuple[FramePrediction, CameraPose]]:
-    pairs = [(prediction, reconstruction.nearest_posed(prediction.time_s)) for prediction in predictions]
-    gaps = [abs(near.time_s - p.time_s) if near is not None else np.inf for p, near in pairs]
-    prediction, nearest = pairs[int(np.argmin(gaps))]
-    if nearest is None or nearest.pose is None or min(gaps) > max_gap_s:
+    """The prediction nearest in time to a posed frame, with that frame's pose."""
+    pairs = [
+        (prediction, frame)
+        for prediction in predictions
+        if (frame := reconstruction.nearest_posed(prediction.time_s, within_s=max_gap_s)) is not None
+    ]
+    if not pairs:
         return []
-    # The ray is that of the prediction, a frame or so away from the pose: this is a rough answer.
-    return [(replace(prediction, score=prediction.score / 2), nearest.pose)]
+    prediction, frame = min(pairs, key=lambda pair: abs(pair[1].time_s - pair[0].time_s))
+    # The pose is that of another moment than the ray: a rough answer, which counts half.
+    return [(replace(prediction, score=prediction.score / 2), reconstruction.poses[frame.index])]
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ camera and the poses for other programs; `save` and `load` keep everything in on
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -71,15 +72,21 @@ class Reconstruction:
     def num_posed(self) -> int:
         return len(self.poses)
 
-    def nearest_posed(self, time_s: float) -> PosedFrame | None:
-        """The posed frame closest in time, the earlier one of two; None when no frame has a pose."""
-        posed = [frame for frame in self.frames if frame.pose is not None]
+    def nearest_posed(self, time_s: float, *, within_s: float = math.inf) -> PosedFrame | None:
+        """The posed frame closest in time, the earlier one of two; None when none is that near."""
+        posed = [f for f in self.frames if f.pose is not None and abs(f.time_s - time_s) <= within_s]
         return min(posed, key=lambda frame: (abs(frame.time_s - time_s), frame.time_s), default=None)
 
     def observed_in(self, frame_index: int) -> tuple[NDArray[np.int64], Floats]:
         """The points seen in a frame: rows of `points.xyz_world` (n,) and pixels (n, 2)."""
         rows = self._rows_by_frame.get(frame_index, np.empty(0, np.int64))
         return self.points.point[rows], self.points.pixel[rows]
+
+    def resized(self, width: int, height: int) -> Reconstruction:
+        """The same in pixels of frames of another size."""
+        scale = width / self.camera.width, height / self.camera.height
+        points = replace(self.points, pixel=self.points.pixel * scale)
+        return replace(self, camera=self.camera.resized(width, height), points=points)
 
     @cached_property
     def _rows_by_frame(self) -> dict[int, NDArray[np.int64]]:

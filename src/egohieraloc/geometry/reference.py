@@ -63,7 +63,7 @@ Reference = KnownPositions | PosedImages | KnownLength | CameraHeight
 
 
 def to_metres(found: Reconstruction, reference: Reference) -> Reconstruction:
-    """The camera path in metres. Posed images have done their part while the map was made."""
+    """The camera path in metres. Posed images were used when the map was made."""
     match reference:
         case KnownPositions(center_by_frame, max_error_m):
             return align_to_positions(found, center_by_frame, max_error=max_error_m)[0]
@@ -78,12 +78,13 @@ def to_metres(found: Reconstruction, reference: Reference) -> Reconstruction:
 
 def point_at(found: Reconstruction, time_s: float, pixel: tuple[float, float]) -> Floats:
     """The point (3,) a pixel of the frame at a time shows, at the depth of the map's points around it."""
-    frame = found.nearest_posed(time_s)
-    if frame is None or frame.pose is None or abs(frame.time_s - time_s) > _MAX_SHIFT_S:
+    frame = found.nearest_posed(time_s, within_s=_MAX_SHIFT_S)
+    if frame is None:
         raise GeometryError(
             f"The frame at {time_s:g} s has no camera pose, nor has one within {_MAX_SHIFT_S:g} s. "
             "Measure the known length in another frame."
         )
+    pose = found.poses[frame.index]
     rows, pixels = found.observed_in(frame.index)
     off = np.linalg.norm(pixels - np.asarray(pixel, np.float64), axis=1)
     near = np.argsort(off)[:_NEAR_POINTS]
@@ -93,8 +94,9 @@ def point_at(found: Reconstruction, time_s: float, pixel: tuple[float, float]) -
             f"No point of the map lies near pixel {pixel[0]:g},{pixel[1]:g} at {time_s:g} s. "
             "Choose the corner of something with texture."
         )
-    depth = np.median(frame.pose.to_cam(found.points.xyz_world[rows[near]])[:, 2])
-    return frame.pose.to_world(found.camera.back_project([pixel], depth))[0]
+    depth = np.median(pose.to_cam(found.points.xyz_world[rows[near]])[:, 2])
+    point: Floats = pose.to_world(found.camera.back_project([pixel], depth))[0]
+    return point
 
 
 def parse_known_length(text: str) -> KnownLength:

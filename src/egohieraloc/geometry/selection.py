@@ -1,6 +1,6 @@
 """Which frames the map is built from, and which pairs of frames are matched.
 
-Matching every pair of N frames costs N^2; neighbours in time alone let a walk fall apart into pieces. So
+Matching every pair of N frames costs N^2; with neighbours in time alone a walk drifts and falls apart. So
 frames are matched with neighbours at growing steps, and with a few frames that look alike (loops).
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import cv2
 import numpy as np
@@ -22,8 +23,8 @@ _WORDS = 64
 _MAX_TRAINING_DESCRIPTORS = 20_000
 
 
-def sharpness(rgb: Rgb) -> float:
-    """Variance of the Laplacian of the grey image: low when it is blurred."""
+def laplacian_variance(rgb: Rgb) -> float:
+    """How sharp a frame is among frames of one size. `video.sharpness` compares images of any size."""
     return float(cv2.Laplacian(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), cv2.CV_64F).var())
 
 
@@ -36,7 +37,7 @@ def sharpest_per_window(values: Sequence[float], count: int) -> list[int]:
 
 
 def sharpest_run(values: Sequence[float], length: int) -> list[int]:
-    """Positions of the `length` neighbouring frames that are sharpest in their worst quarter."""
+    """Positions of the `length` consecutive frames that are sharpest at their lower quartile."""
     length = min(length, len(values))
     starts = range(len(values) - length + 1)
     best = max(starts, key=lambda start: float(np.percentile(values[start : start + length], 25)))
@@ -52,17 +53,17 @@ def sequential_pairs(count: int, overlap: int) -> set[Pair]:
     return {(i, i + step) for step in steps for i in range(count - step)}
 
 
-def alike_pairs(
-    descriptors: Floats, asking: Sequence[int], among: Sequence[int], *, neighbours: int, min_gap: int = 0
+def similar_pairs(
+    descriptors: Floats, queries: Sequence[int], among: Sequence[int], *, neighbours: int, min_gap: int = 0
 ) -> set[Pair]:
-    """Each asking frame with the `neighbours` that look most like it (cosine of (N, D)) among others.
+    """Each query row of (N, D) descriptors with the `neighbours` most similar rows (cosine) among others.
 
-    min_gap: only frames further away in time than this; nearer ones are matched as neighbours anyway.
+    min_gap: only rows further away than this; nearer ones are matched as neighbours in time anyway.
     """
     unit = _unit_rows(descriptors)
     candidates = np.asarray(among)
     pairs: set[Pair] = set()
-    for i in asking:
+    for i in queries:
         far = candidates[np.abs(candidates - i) > min_gap]
         for j in far[np.argsort(-(unit[far] @ unit[i]), kind="stable")[:neighbours]]:
             pairs.add((min(i, int(j)), max(i, int(j))))
@@ -70,7 +71,7 @@ def alike_pairs(
 
 
 def attaching_pairs(mapped: Sequence[int], others: Sequence[int], *, neighbours: int) -> set[Pair]:
-    """Each other frame with the next one, and with the `neighbours` frames of the map on each side of it."""
+    """Each frame outside the map with the next such frame, and with `neighbours` map frames on each side."""
     order = np.sort(np.asarray(mapped))
     pairs: set[Pair] = set(pairwise(sorted(others)))
     for i in others:
@@ -81,9 +82,9 @@ def attaching_pairs(mapped: Sequence[int], others: Sequence[int], *, neighbours:
 
 
 def vlad(local_descriptors: Sequence[NDArray[np.uint8]], seed: int = 0) -> Floats:
-    """One descriptor (N, 64*D) for each frame from its local ones (n_i, D): residuals to a few common words.
+    """One descriptor (N, 64*D) for each frame from its local ones (n_i, D): residuals to a few visual words.
 
-    It stands in for a vocabulary tree: the words come from the video itself, in seconds.
+    It replaces a vocabulary tree: the words come from the video itself, in seconds.
     """
     unit = [_unit_rows(np.asarray(rows, np.float32)) for rows in local_descriptors]
     together = np.concatenate(unit)
@@ -99,5 +100,7 @@ def vlad(local_descriptors: Sequence[NDArray[np.uint8]], seed: int = 0) -> Float
     return _unit_rows(described.reshape(len(unit), -1))
 
 
-def _unit_rows(rows: NDArray) -> NDArray:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+def _unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
+    """Rows (N, D) of unit length; rows of zeros stay."""
+    unit: NDArray[Any] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return unit

@@ -1,8 +1,8 @@
 """Structure from motion with pycolmap, run as a process of its own: `python -m egohieraloc.geometry.sfm DIR`.
 
-The only file that imports pycolmap, whose failures may end the process; `reconstruct.py` starts it, reads its
-progress (one JSON line each) and outlives it. DIR holds job.json and images/; features and matches stay in
-its database, so that a stopped run goes on where it was. Follows the appendix "Camera Pose Estimation".
+The only file that imports pycolmap, whose failures may end the process: `sfm_process.py` starts it, reads its
+progress (one JSON line each) and survives it. DIR holds job.json and images/; features and matches stay in
+its database, so that a stopped run resumes. Follows the appendix "Camera Pose Estimation".
 """
 
 from __future__ import annotations
@@ -11,37 +11,77 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError
 from egohieraloc.files import write_json
 from egohieraloc.geometry.align import align
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.check import believed
-from egohieraloc.geometry.job import SfmJob, read_job
+from egohieraloc.geometry.check import drop_unreliable_poses
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints, save
 from egohieraloc.geometry.selection import (
     Pair,
-    alike_pairs,
     attaching_pairs,
     sequential_pairs,
     sharpest_per_window,
     sharpest_run,
+    similar_pairs,
     vlad,
 )
 
 _MIN_CALIBRATION_FRAMES = 10
-_ANCHOR_NEIGHBOURS = 20  # frames that look like an anchor
-_ATTACHING_GROWTH = 3.0  # before all that was attached is adjusted together
+_ANCHOR_NEIGHBOURS = 20  # frames each anchor is matched with
+_ATTACHING_GROWTH = 3.0  # how far the map grows before all attached frames are adjusted together
 _BLOCK = 50  # frames or, times ten, pairs between two lines of progress
 _SMALL_SIDE = 800  # below it SIFT starts at double size, which costs four times as much ...
 _FEW_FEATURES = 400  # ... where a frame would have fewer features than this
 _PROBED_FRAMES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class SfmJob:
+    """What the process is to do. Images are images/<position>.jpg: the frames, then the anchors."""
+
+    frame_index: tuple[int, ...]
+    time_s: tuple[float, ...]
+    sharpness: tuple[float, ...]
+    size: tuple[int, int]  # width and height of the images in images/
+    full_size: tuple[int, int]  # and of the frames
+    focal_px: float | None  # in pixels of the frames, where it is known
+    config: SfmConfig
+    anchor_camera: Camera | None = None
+    anchor_center: tuple[tuple[float, ...], ...] = ()  # known positions of the anchors' cameras
+
+    @property
+    def anchors(self) -> range:
+        """Positions of the anchors."""
+        count = len(self.frame_index)
+        return range(count, count + len(self.anchor_center))
+
+    @staticmethod
+    def name(position: int) -> str:
+        return f"{position:06d}.jpg"
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / "job.json", asdict(self))
+
+    @classmethod
+    def read(cls, folder: Path) -> SfmJob:
+        value = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+        camera, lists = value["anchor_camera"], ("frame_index", "time_s", "sharpness", "size", "full_size")
+        return cls(
+            **{key: tuple(value[key]) for key in lists},
+            focal_px=value["focal_px"],
+            config=SfmConfig(**value["config"]),
+            anchor_camera=camera and Camera(**{**camera, "params": tuple(camera["params"])}),
+            anchor_center=tuple(tuple(center) for center in value["anchor_center"]),
+        )
 
 
 class NoMapError(Exception):
@@ -49,7 +89,7 @@ class NoMapError(Exception):
 
 
 def main(folder: Path) -> None:
-    job = read_job(folder)
+    job = SfmJob.read(folder)
     try:
         save(folder / "result.npz", _reconstruct(folder, job))
     except NoMapError as error:
@@ -68,15 +108,18 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
         _calibrate(folder, job)
     mapped = sharpest_per_window(job.sharpness, config.max_map_frames)
     _match(folder, job, _map_pairs(folder, job, mapped), "matching")
-    _report("mapping", 0.0)
-    model = _largest(_map(folder, job, [job.name(i) for i in mapped]), "the frames do not overlap enough")
+    _report("mapping")
+    model = _largest(_map(folder, job, [job.name(i) for i in mapped]))
+    if model is None:
+        raise NoMapError("the frames do not overlap enough")
     others = sorted(set(range(count)) - set(_positions(model)))
     if others or job.anchors:
         pairs = attaching_pairs(_positions(model), others, neighbours=config.attach_neighbours)
         _match(folder, job, pairs | _anchor_pairs(folder, job, mapped), "attaching")
-        _report("registering", 0.0)
+        _report("registering")
         model = _attach(folder, job, model)
-    found = _enlarged(believed(_to_reconstruction(model, job), config), job)
+    reduced = drop_unreliable_poses(_to_reconstruction(model, job), config)
+    found = reduced.resized(*job.full_size)
     return _aligned(found, model, job) if job.anchors else found
 
 
@@ -95,11 +138,10 @@ def _extract(folder: Path, job: SfmJob) -> None:
     options.sift.first_octave = 0
     if max(width, height) < _SMALL_SIDE and _features_a_frame(folder, job, reader, options) < _FEW_FEATURES:
         options.sift.first_octave = -1
-    database = pycolmap.Database.open(folder / "database.db")
-    started_before = database.exists_camera(1)
-    database.close()
+    with pycolmap.Database.open(folder / "database.db") as database:
+        started_before = database.exists_camera(1)
     for start in range(0, len(job.frame_index), _BLOCK):
-        _report("features", start / len(job.frame_index))
+        _report("features", start, len(job.frame_index))
         if start or started_before:
             reader.existing_camera_id = 1
         block = range(start, min(start + _BLOCK, len(job.frame_index)))
@@ -117,10 +159,8 @@ def _features_a_frame(folder: Path, job: SfmJob, reader: Any, options: Any) -> f
     few = np.unique(np.linspace(0, len(job.frame_index) - 1, _PROBED_FRAMES).astype(int)).tolist()
     (folder / "probe.db").unlink(missing_ok=True)
     _extract_block(folder, "probe.db", few, reader, options)
-    database = pycolmap.Database.open(folder / "probe.db")
-    found = database.num_keypoints() / len(few)
-    database.close()
-    return float(found)
+    with pycolmap.Database.open(folder / "probe.db") as database:
+        return float(database.num_keypoints() / len(few))
 
 
 def _extract_block(folder: Path, database: str, positions: Iterable[int], reader: Any, options: Any) -> None:
@@ -138,7 +178,7 @@ def _extract_block(folder: Path, database: str, positions: Iterable[int], reader
 
 
 def _calibrate(folder: Path, job: SfmJob) -> None:
-    """A better focal length from a few sharp neighbouring frames, where they give a map."""
+    """A better focal length from a few sharp consecutive frames, where they give a map."""
     import pycolmap
 
     run = sharpest_run(job.sharpness, job.config.calibration_frames)
@@ -146,22 +186,20 @@ def _calibrate(folder: Path, job: SfmJob) -> None:
         return
     pairs = {(run[i], run[j]) for i, j in sequential_pairs(len(run), len(run))}
     _match(folder, job, pairs, "calibrating")
-    models = _map(folder, job, [job.name(i) for i in run])
-    model = max(models, key=lambda m: m.num_reg_images(), default=None)
+    model = _largest(_map(folder, job, [job.name(i) for i in run]))
     if model is None or model.num_reg_images() < _MIN_CALIBRATION_FRAMES:
         return
-    database = pycolmap.Database.open(folder / "database.db")
-    camera = database.read_camera(1)
-    camera.params = next(iter(model.cameras.values())).params
-    camera.has_prior_focal_length = True
-    database.update_camera(camera)
-    database.close()
+    with pycolmap.Database.open(folder / "database.db") as database:
+        camera = database.read_camera(1)
+        camera.params = next(iter(model.cameras.values())).params
+        camera.has_prior_focal_length = True
+        database.update_camera(camera)
 
 
 def _map_pairs(folder: Path, job: SfmJob, mapped: Sequence[int]) -> set[Pair]:
-    """Neighbours in time, and frames that look alike."""
+    """Neighbours in time, and frames that look alike (loops)."""
     config, count = job.config, len(mapped)
-    pairs = sequential_pairs(count, config.overlap) | alike_pairs(
+    pairs = sequential_pairs(count, config.overlap) | similar_pairs(
         vlad(_local_descriptors(folder, job, mapped)),
         range(0, count, config.loop_stride),
         range(count),
@@ -178,20 +216,19 @@ def _anchor_pairs(folder: Path, job: SfmJob, mapped: Sequence[int]) -> set[Pair]
     positions = [*mapped, *job.anchors]
     described = vlad(_local_descriptors(folder, job, positions))
     rows = range(len(mapped), len(positions))
-    pairs = alike_pairs(described, rows, range(len(mapped)), neighbours=_ANCHOR_NEIGHBOURS)
+    pairs = similar_pairs(described, rows, range(len(mapped)), neighbours=_ANCHOR_NEIGHBOURS)
     return {(positions[i], positions[j]) for i, j in pairs}
 
 
 def _local_descriptors(folder: Path, job: SfmJob, mapped: Sequence[int]) -> list[NDArray[np.uint8]]:
     import pycolmap
 
-    database = pycolmap.Database.open(folder / "database.db")
     found = []
-    for position in mapped:
-        image: Any = database.read_image_with_name(job.name(position))
-        rows = database.read_descriptors(image.image_id)
-        found.append(np.asarray(getattr(rows, "data", rows)))
-    database.close()
+    with pycolmap.Database.open(folder / "database.db") as database:
+        for position in mapped:
+            image: Any = database.read_image_with_name(job.name(position))
+            rows = database.read_descriptors(image.image_id)
+            found.append(np.asarray(getattr(rows, "data", rows)))
     if sum(len(rows) for rows in found) == 0:
         raise NoMapError("no frame has a feature that could be matched")
     return found
@@ -207,7 +244,7 @@ def _match(folder: Path, job: SfmJob, pairs: Iterable[Pair], stage: str) -> None
     verification.ransac.random_seed = job.config.seed
     listing = folder / "pairs.txt"
     for start in range(0, len(ordered), 10 * _BLOCK):
-        _report(stage, start / len(ordered))
+        _report(stage, start, len(ordered))
         block = ordered[start : start + 10 * _BLOCK]
         listing.write_text("".join(f"{job.name(i)} {job.name(j)}\n" for i, j in block))
         pycolmap.match_image_pairs(
@@ -219,7 +256,7 @@ def _match(folder: Path, job: SfmJob, pairs: Iterable[Pair], stage: str) -> None
 
 
 def _map(folder: Path, job: SfmJob, names: Sequence[str], *, start_from: Path | None = None) -> list[Any]:
-    """The models the mapper makes of these images, or of these and an existing model, whose poses stay."""
+    """The models the mapper makes of these images, or of these and an existing model with its poses fixed."""
     import pycolmap
 
     output = folder / "models"
@@ -241,7 +278,7 @@ def _map(folder: Path, job: SfmJob, names: Sequence[str], *, start_from: Path | 
         constant_cameras={2} if job.anchor_camera else set(),
     )
     options.mapper.abs_pose_min_num_inliers = job.config.min_inliers
-    if start_from is not None:  # what stays where it is need not be adjusted again and again
+    if start_from is not None:  # fixed frames need not be adjusted again and again
         options.ba_global_frames_ratio = options.ba_global_points_ratio = _ATTACHING_GROWTH
         options.ba_local_max_refinements = 1
     models = pycolmap.incremental_mapping(
@@ -251,20 +288,18 @@ def _map(folder: Path, job: SfmJob, names: Sequence[str], *, start_from: Path | 
 
 
 def _attach(folder: Path, job: SfmJob, model: Any) -> Any:
-    """Register the remaining frames: solve their poses, triangulate with them, until none is gained."""
+    """Register the remaining frames: solve their poses and triangulate with them while any can be added."""
     start = folder / "map"
     shutil.rmtree(start, ignore_errors=True)
     start.mkdir()
     model.write(start)
     names = [job.name(i) for i in [*range(len(job.frame_index)), *job.anchors]]
-    grown = _map(folder, job, names, start_from=start)
-    return max([model, *grown], key=lambda m: m.num_reg_images())
+    return _largest([model, *_map(folder, job, names, start_from=start)])
 
 
-def _largest(models: Sequence[Any], reason: str) -> Any:
-    if not models:
-        raise NoMapError(reason)
-    return max(models, key=lambda model: model.num_reg_images())
+def _largest(models: Sequence[Any]) -> Any:
+    """The model with the most registered images, the first of several; None when there is none."""
+    return max(models, key=lambda model: model.num_reg_images(), default=None)
 
 
 def _positions(model: Any) -> list[int]:
@@ -294,19 +329,8 @@ def _to_reconstruction(model: Any, job: SfmJob) -> Reconstruction:
     return Reconstruction(camera, frames, "sfm", points)
 
 
-def _enlarged(reduced: Reconstruction, job: SfmJob) -> Reconstruction:
-    """The same in pixels of the frames. With pixel centres at halves this is a plain product."""
-    across, down = (full / small for full, small in zip(job.full_size, job.size, strict=True))
-    camera = reduced.camera
-    focal_count = 2 if camera.model == "PINHOLE" else 1
-    scale = [(across + down) / 2] * focal_count + [across, down]
-    params = tuple(v * (scale[i] if i < len(scale) else 1.0) for i, v in enumerate(camera.params))
-    points = replace(reduced.points, pixel=reduced.points.pixel * (across, down))
-    return replace(reduced, camera=Camera(camera.model, *job.full_size, params), points=points)
-
-
 def _aligned(found: Reconstruction, model: Any, job: SfmJob) -> Reconstruction:
-    """In the frame of the anchors, or as it was when too few of them were registered or agree."""
+    """In the frame of the anchors, or unchanged when too few of them were registered or agree."""
     pairs = [
         (image.projection_center(), job.anchor_center[position - len(job.frame_index)])
         for image in model.images.values()
@@ -321,8 +345,8 @@ def _aligned(found: Reconstruction, model: Any, job: SfmJob) -> Reconstruction:
     return alignment.target_from_source.reconstruction(found)
 
 
-def _report(stage: str, share: float) -> None:
-    print(json.dumps({"stage": stage, "share": share}), flush=True)
+def _report(stage: str, done: int = 0, total: int = 1) -> None:
+    print(json.dumps({"stage": stage, "done": done, "total": total}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Poses for a video, computed once, by a process that may die; the second time they come from a cache."""
+"""Camera poses of a video, computed by a process that may die, and cached: the second time they are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,12 @@ from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError, OutputError
 from egohieraloc.geometry import sfm
 from egohieraloc.geometry.camera import Camera
-from egohieraloc.geometry.job import SfmJob, read_job, write_job
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
-from egohieraloc.geometry.selection import sharpness
+from egohieraloc.geometry.selection import laplacian_variance
+from egohieraloc.geometry.sfm import SfmJob
+from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats, Frame, NotLocalized, Rgb
 
-Progress = Callable[[str, float], None]  # the stage's name and the share of it that is done
 MIN_FRAMES = 3
 _JPEG_QUALITY = 95
 
@@ -41,49 +41,46 @@ class Anchor:
 
 def reconstruct(
     frames: Iterable[Frame],
+    path: str | Path,
     *,
-    cache: str | Path,
-    key: str,
     config: SfmConfig | None = None,
     focal_px: float | None = None,
     anchors: Sequence[Anchor] = (),
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> Reconstruction | NotLocalized:
-    """Camera poses and sparse points of a video; from the folder `cache` when `key` was done before.
+    """Camera poses and sparse points of a video; read from the file `path` when it was made before.
 
-    `key` is a file name that stands for the video's content and all settings that matter.
+    The file's name must stand for the video's content and all settings that matter.
 
     `frames` are only read when they are needed. `focal_px` is the focal length in pixels where it is known.
     With five or more `anchors` the answer is in their frame, in metres, when enough of them could be
     registered; else in a unit of its own (`unit` says which). A stopped or killed run leaves its features and
-    matches, and the next one goes on from there.
+    matches in a folder beside `path`, and the next one resumes there.
     """
-    config = config or SfmConfig()
-    stored = Path(cache) / f"{key}.npz"
+    config, path = config or SfmConfig(), Path(path)
     with suppress(GeometryError):  # absent or damaged: made again
-        return load(stored)
-    with _alone(stored):
+        return load(path)
+    with _locked(path):
         with suppress(GeometryError):  # another process may have made it meanwhile
-            return load(stored)
-        folder = Path(cache) / f"{key}.work"
-        job = _prepare(folder, frames, config, focal_px, anchors)
-        if len(job.frame_index) < MIN_FRAMES:
+            return load(path)
+        folder = path.with_suffix(".work")
+        job = _unfinished_job(folder, config, focal_px) or _new_job(folder, frames, config, focal_px, anchors)
+        count = len(job.frame_index)
+        if count < MIN_FRAMES:
             shutil.rmtree(folder)
-            return NotLocalized(
-                f"{len(job.frame_index)} frames are too few for camera poses", 0, len(job.frame_index)
-            )
-        reason = _run(folder, config.max_time_s, progress or (lambda stage, share: None))
+            return NotLocalized(f"{count} frames are too few for camera poses", 0, count)
+        reason = _run(folder, config.max_time_s, progress)
         if reason is not None:
-            return NotLocalized(reason, 0, len(job.frame_index))
-        whole = load(folder / "result.npz")
-        save(stored, whole)
+            return NotLocalized(reason, 0, count)
+        found = load(folder / "result.npz")
+        save(path, found)
         shutil.rmtree(folder)
-        return whole
+        return found
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Waits until no other process works on this file."""
+def _locked(path: Path) -> Iterator[None]:
+    """Wait until no other process works on this file, and keep others waiting meanwhile."""
     lock = FileLock(f"{path}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,60 +95,83 @@ def _alone(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def _prepare(
+@dataclass(frozen=True)
+class _WrittenFrames:
+    """The frames in images/: number, time and sharpness of each; their size there and before."""
+
+    rows: tuple[tuple[int, float, float], ...]
+    size: tuple[int, int]
+    full_size: tuple[int, int]
+
+
+def _unfinished_job(folder: Path, config: SfmConfig, focal_px: float | None) -> SfmJob | None:
+    """What an earlier run with the same settings left."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        job = SfmJob.read(folder)
+        if job.config == config and job.focal_px == focal_px:
+            return job
+    return None
+
+
+def _new_job(
     folder: Path,
     frames: Iterable[Frame],
     config: SfmConfig,
     focal_px: float | None,
     anchors: Sequence[Anchor],
 ) -> SfmJob:
-    """Write images and job.json (last, so that it stands for a whole folder), or find them written."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        job = read_job(folder)
-        if job.config == config and job.focal_px == focal_px:
-            return job
+    """Write images and, last, job.json: where it is, the folder is complete."""
     shutil.rmtree(folder, ignore_errors=True)
     try:
         (folder / "images").mkdir(parents=True)
     except OSError as error:
         raise OutputError(f"Cannot write to {folder}: {error}. Choose a folder you may write to.") from error
+    written = _write_frames(folder, frames, config.max_image_side)
+    _write_anchors(folder, anchors, first_position=len(written.rows))
+    index, time_s, sharpness = zip(*written.rows, strict=True) if written.rows else ((), (), ())
+    job = SfmJob(
+        frame_index=index,
+        time_s=time_s,
+        sharpness=sharpness,
+        size=written.size,
+        full_size=written.full_size,
+        focal_px=focal_px,
+        config=config,
+        anchor_camera=anchors[0].camera if anchors else None,
+        anchor_center=tuple(tuple(float(v) for v in anchor.center_world) for anchor in anchors),
+    )
+    job.write(folder)
+    return job
+
+
+def _write_frames(folder: Path, frames: Iterable[Frame], max_side: int) -> _WrittenFrames:
     rows: list[tuple[int, float, float]] = []
     full_size = size = (0, 0)
     for frame in frames:
         height, width = frame.rgb.shape[:2]
         if not rows:
-            full_size, size = (width, height), _reduced(width, height, config.max_image_side)
+            full_size, size = (width, height), _reduced(width, height, max_side)
         elif (width, height) != full_size:
             raise GeometryError(
                 f"All frames must have one size: frame {frame.index} is {width}x{height}, "
                 f"the first one {full_size[0]}x{full_size[1]}."
             )
         small = frame.rgb if size == full_size else cv2.resize(frame.rgb, size, interpolation=cv2.INTER_AREA)
-        _write(folder, len(rows), small)
-        rows.append((frame.index, frame.time_s, sharpness(small)))
-    for position, anchor in enumerate(anchors, len(rows)):
+        _write_image(folder, len(rows), small)
+        rows.append((frame.index, frame.time_s, laplacian_variance(small)))
+    return _WrittenFrames(tuple(rows), size, full_size)
+
+
+def _write_anchors(folder: Path, anchors: Sequence[Anchor], *, first_position: int) -> None:
+    for position, anchor in enumerate(anchors, first_position):
         if anchor.camera != anchors[0].camera:
             raise GeometryError(
                 "All anchors must have one camera: render them with the same size and focal length."
             )
-        _write(folder, position, anchor.rgb)
-    index, time_s, sharp = zip(*rows, strict=True) if rows else ((), (), ())
-    job = SfmJob(
-        frame_index=index,
-        time_s=time_s,
-        sharpness=sharp,
-        size=size,
-        full_size=full_size,
-        focal_px=focal_px,
-        config=config,
-        anchor_camera=anchors[0].camera if anchors else None,
-        anchor_center=tuple(tuple(float(v) for v in anchor.center_world) for anchor in anchors),
-    )
-    write_job(folder, job)
-    return job
+        _write_image(folder, position, anchor.rgb)
 
 
-def _write(folder: Path, position: int, rgb: Rgb) -> None:
+def _write_image(folder: Path, position: int, rgb: Rgb) -> None:
     path = folder / "images" / SfmJob.name(position)
     quality = [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]
     if not cv2.imwrite(str(path), cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR), quality):
@@ -159,7 +179,7 @@ def _write(folder: Path, position: int, rgb: Rgb) -> None:
 
 
 def _run(folder: Path, max_time_s: float, progress: Progress) -> str | None:
-    """Run the process to its end; the reason when it did not bring a result."""
+    """Run the process to its end; the reason when there is no result."""
     for name in ("result.npz", "failure.json"):
         (folder / name).unlink(missing_ok=True)
     command = [sys.executable, "-m", sfm.__name__, str(folder)]
@@ -172,7 +192,7 @@ def _run(folder: Path, max_time_s: float, progress: Progress) -> str | None:
             for line in process.stdout or ():
                 with suppress(ValueError, KeyError, TypeError):  # other libraries print too
                     report = json.loads(line)
-                    progress(report["stage"], float(report["share"]))
+                    progress(report["stage"], int(report["done"]), int(report["total"]))
             code = process.wait()
         finally:
             late = not timer.is_alive()
@@ -184,8 +204,8 @@ def _run(folder: Path, max_time_s: float, progress: Progress) -> str | None:
     if (folder / "failure.json").exists():
         return str(json.loads((folder / "failure.json").read_text(encoding="utf-8"))["reason"])
     if late:
-        return f"camera poses took longer than {max_time_s:g} s; what was computed is kept for the next try"
-    return f"the camera pose process ended early (code {code}); its last words are in {folder / 'log.txt'}"
+        return f"camera poses took longer than {max_time_s:g} s; what was computed is kept for the next run"
+    return f"the camera pose process ended early (code {code}); its log is in {folder / 'log.txt'}"
 
 
 def _reduced(width: int, height: int, max_side: int) -> tuple[int, int]:

@@ -8,6 +8,7 @@ finer strides. N samples.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from egohieraloc.models.neck import FrameFeatures
+from egohieraloc.types import Floats, Ints
 
 LEVELS = {"context": 255, "fine8": 15, "fine4": 15}
 Codes = NDArray[np.uint8]
@@ -39,7 +41,7 @@ class PackedFeatures:
     def __len__(self) -> int:
         return len(self.match)
 
-    def __getitem__(self, index: slice | NDArray) -> PackedFeatures:
+    def __getitem__(self, index: slice | Ints) -> PackedFeatures:
         return PackedFeatures(*(getattr(self, f.name)[index] for f in fields(self)))
 
     @staticmethod
@@ -49,15 +51,15 @@ class PackedFeatures:
 
     @property
     def bytes_per_sample(self) -> float:
-        return sum(getattr(self, f.name).nbytes for f in fields(self)) / max(1, len(self))
+        return float(sum(getattr(self, f.name).nbytes for f in fields(self)) / max(1, len(self)))
 
 
-def pack(features: FrameFeatures, frame_index: NDArray, time_s: NDArray) -> PackedFeatures:
+def pack(features: FrameFeatures, frame_index: Ints, time_s: Floats) -> PackedFeatures:
     """Round features; `frame_index` and `time_s` are (N,)."""
     match = features.match.float()
     scale = match.abs().amax((1, 2, 3)).clamp(min=1e-6).half()
     codes = (match / scale.float()[:, None, None, None] * 127).round().clamp(-127, 127).to(torch.int8)
-    maps: dict[str, NDArray] = {}
+    maps: dict[str, NDArray[Any]] = {}
     for name, levels in LEVELS.items():
         maps[name], maps[f"{name}_scale"] = _pack_map(getattr(features, name).float(), levels)
     return PackedFeatures(
@@ -84,7 +86,7 @@ def unpack_match(codes: NDArray[np.int8], scale: Scales, device: torch.device) -
     return values * (torch.from_numpy(scale).to(device).float() / 127)[:, None, None, None]
 
 
-def _pack_map(values: Tensor, levels: int) -> tuple[NDArray, NDArray]:
+def _pack_map(values: Tensor, levels: int) -> tuple[Codes, Scales]:
     scale = values.amax((2, 3)).clamp(min=1e-4).half()
     codes = ((values / scale.float()[..., None, None]).clamp(0, 1).sqrt() * levels).round().to(torch.uint8)
     if levels == 15:

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from egohieraloc.query import Query
-from egohieraloc.types import Box, Floats, Mask, Rgb
+from egohieraloc.types import Box, Bytes, Floats, Mask, Rgb
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +33,11 @@ def cut_window(query: Query, *, share: float, size: int) -> QueryWindow:
     offset = (-np.array([region.x1, region.y1]) + 0.5) * scale - 0.5
     to_window = np.array([[scale, 0, offset[0]], [0, scale, offset[1]]])
 
-    def placed(pixels: np.ndarray) -> np.ndarray:
+    def placed(pixels: Bytes) -> Bytes:
         transform = to_window
         if scale < 1:  # shrinking: average first, so that nothing flickers
             pixels, transform = _shrink(pixels, to_window, scale)
-        return cv2.warpAffine(pixels, transform, (size, size), flags=cv2.INTER_LINEAR)
+        return np.asarray(cv2.warpAffine(pixels, transform, (size, size), flags=cv2.INTER_LINEAR), np.uint8)
 
     def placed_mask(mask: Mask) -> Mask:
         return placed(mask.astype(np.uint8) * 255) > 127
@@ -51,7 +51,7 @@ def cut_window(query: Query, *, share: float, size: int) -> QueryWindow:
     )
 
 
-def _shrink(image: np.ndarray, to_window: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
+def _shrink(image: Bytes, to_window: Floats, scale: float) -> tuple[Bytes, Floats]:
     """The image averaged down to about the window's resolution, and the transform that is left."""
     height, width = image.shape[:2]
     small = (max(1, round(width * scale)), max(1, round(height * scale)))

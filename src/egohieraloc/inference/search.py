@@ -69,4 +69,4 @@ def promising(coarse: Floats, config: SearchConfig) -> NDArray[np.bool_]:
         kept[np.argsort(coarse, kind="stable")[-half:]] = True
         kept[np.flatnonzero(good)[-half:]] = True
         good = kept
-    return maximum_filter1d(good, 2 * config.coarse_neighbours + 1, mode="constant")
+    return np.asarray(maximum_filter1d(good, 2 * config.coarse_neighbours + 1, mode="constant"), bool)

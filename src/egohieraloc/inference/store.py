@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +78,7 @@ class FeatureStore:
         tensors = self._load(number, ["match", "match_scale"])
         return None if tensors is None else (tensors["match"], tensors["match_scale"])
 
-    def _load(self, number: int, names: list[str]) -> Mapping[str, NDArray] | None:
+    def _load(self, number: int, names: list[str]) -> Mapping[str, NDArray[Any]] | None:
         try:
             with safe_open(self._path(number), "np") as file:
                 checks = file.metadata() or {}

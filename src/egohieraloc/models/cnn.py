@@ -111,7 +111,9 @@ class ConvNorm(nn.Sequential):
     def forward(self, x: Tensor) -> Tensor:
         """In training a norm with frozen statistics is folded into the convolution: two passes fewer."""
         if not self.training or self.norm.training:
-            return super().forward(x)
+            for layer in self:
+                x = layer(x)
+            return x
         x = self._folded(self.pad(x) if hasattr(self, "pad") else x)
         return F.relu6(x) if hasattr(self, "activation") else x  # not in place: it would copy a view
 
@@ -124,7 +126,8 @@ class ConvNorm(nn.Sequential):
         weight, bias = conv.weight * scale[:, None, None, None], norm.bias - mean * scale
         if conv.kernel_size == (1, 1):  # a matrix product, which fetches the bias on the way
             return F.linear(x.movedim(1, -1), weight.flatten(1), bias).movedim(-1, 1)
-        return conv._conv_forward(x, weight, bias)
+        folded: Tensor = conv._conv_forward(x, weight, bias)
+        return folded
 
 
 class InvertedBottleneck(nn.Module):
@@ -139,7 +142,7 @@ class InvertedBottleneck(nn.Module):
         self.has_shortcut = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.project(self.depthwise(self.expand(x)))
+        y: Tensor = self.project(self.depthwise(self.expand(x)))
         return x + y if self.has_shortcut else y
 
 
@@ -252,7 +255,8 @@ class Bottleneck(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.relu(self.bn1(self.conv1(x)))
         y = self.relu(self.bn2(self.conv2(y)))
-        return self.relu(self.bn3(self.conv3(y)) + self.downsample(x))
+        output: Tensor = self.relu(self.bn3(self.conv3(y)) + self.downsample(x))
+        return output
 
 
 class ResNet101(Backbone):

@@ -38,7 +38,7 @@ def solve_filter(patch: Tensor, target: Tensor, ridge: float) -> Tensor:
     wanted = torch.fft.rfft2(_precise(target))
     energy = spectrum.abs().square().sum(1, keepdim=True)
     lam = ridge * energy.mean((1, 2, 3), keepdim=True) + 1e-8
-    solution = torch.fft.irfft2(spectrum * wanted.conj() / (energy + lam), s=patch.shape[-2:])
+    solution: Tensor = torch.fft.irfft2(spectrum * wanted.conj() / (energy + lam), s=patch.shape[-2:])
     # corr(x, f)(p) = sum_q x(q + p) f(q) peaks at the centre c, so f(q) meets the content at q + c.
     return solution.roll((patch.shape[-2] // 2, patch.shape[-1] // 2), (-2, -1))
 

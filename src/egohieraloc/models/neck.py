@@ -1,6 +1,6 @@
 """What is kept of a frame: compact maps at four strides that know nothing of any query.
 
-Everything a later question needs is in here, so that a second question neither decodes nor encodes the video
+Everything a query needs of a frame is in here, so that a second query neither decodes nor encodes the video
 again. The descriptors at stride 16 are the paper's CBN_2(CBN_1(.)), shared by frames and queries.
 """
 
@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from egohieraloc.config import NeckConfig
-from egohieraloc.models.layers import conv_bn_relu, resize
+from egohieraloc.models.blocks import conv_bn_relu, resize
 
 
 @dataclass(frozen=True)
 class FrameFeatures:
-    """Maps of B frames (or query windows)."""
+    """Maps of B frames (or query windows) of H x W pixels."""
 
     match: Tensor  # (B, D, H/16, W/16) unit descriptors
     context: Tensor  # (B, C, H/32, W/32)
@@ -29,7 +29,7 @@ class FrameFeatures:
         return len(self.match)
 
     def __getitem__(self, index: slice | Tensor) -> FrameFeatures:
-        """Some frames. By numbers the gradient has the same bits each time, also where frames come again."""
+        """Some frames, by slice or by numbers (K,), whose gradient is deterministic even if they repeat."""
 
         def pick(maps: Tensor) -> Tensor:
             return maps.index_select(0, index) if isinstance(index, Tensor) else maps[index]
@@ -63,7 +63,14 @@ class Neck(nn.Module):
         self.fine4 = nn.Sequential(conv_bn_relu(width, half, 3), conv_bn_relu(half, config.fine4, 1))
 
     def forward(self, stages: tuple[Tensor, ...]) -> FrameFeatures:
-        """stages: the backbone's maps, finest first; a backbone of three stages gives its own context."""
+        """Maps of B images from the backbone's stages, finest first; three stages pool their own context.
+
+        stages[i]  (B, C_i, H/s_i, W/s_i)  strides s_i 4, 8, 16 and, of four stages, 32
+        match      (B, D, H/16, W/16)      unit descriptors, float32
+        context    (B, C, H/32, W/32)      at least 0, as are the finer maps
+        fine8      (B, C, H/8, W/8)
+        fine4      (B, C, H/4, W/4)
+        """
         top = self.lateral[-1](stages[-1])
         context = top if len(stages) == 4 else F.avg_pool2d(top, 2)
         above = resize(context, stages[2])

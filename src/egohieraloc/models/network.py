@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from egohieraloc.config import NetworkConfig
 from egohieraloc.models import dcf, qam
 from egohieraloc.models.backbone import build_backbone
-from egohieraloc.models.dpm import similarity_maps
-from egohieraloc.models.layers import area_pool
+from egohieraloc.models.blocks import area_pool
+from egohieraloc.models.dpm import similarity_maps, top_k_mean
 from egohieraloc.models.neck import FrameFeatures, Neck
 from egohieraloc.models.qam import QamOutput, QamState
 from egohieraloc.models.query_mask import QueryMaskHead, token_sets
@@ -27,23 +27,23 @@ from egohieraloc.models.ram import Ram, RamOutput
 
 @dataclass(frozen=True)
 class QueryFeatures:
-    """A query window as the network sees it, before anything is decided about its foreground."""
+    """A query window as the network sees it, before its foreground is decided."""
 
-    scales: tuple[FrameFeatures, ...]  # the window at each of `query_sizes`, largest first
+    scales: tuple[FrameFeatures, ...]  # the window (B images) at each of `query_sizes`, largest first
     box: Tensor  # (B, 4) xyxy in [0, 1] of the window
     visible: Tensor  # (B, 1, h, w) at stride 16: share of each cell that shows the image, not padding
-    mask_logits: Tensor  # (B, H/4, W/4) the built-in head's foreground
-    quality_logit: Tensor  # (B,) and how far it trusts it
+    mask_logits: Tensor  # (B, S/4, S/4) the built-in head's foreground; S the largest of `query_sizes`
+    quality_logit: Tensor  # (B,) how far the head trusts it
 
 
 @dataclass(frozen=True)
 class QueryTemplate:
-    """What is looked for. Made once per query."""
+    """What is looked for, made once per query. S scales, N tokens of all of them."""
 
     tokens: Tensor  # (B, N, D) unit descriptors of all scales
     foreground: Tensor  # (B, N) weights, M_O
     background: Tensor  # (B, N) weights, M_B
-    filters: tuple[Tensor, ...]  # one (B, D, h, w) per scale
+    filters: tuple[Tensor, ...]  # one (B, D, h, w) per scale, of that scale's h x w cells
     semi_axes: Tensor  # (B, S, 2) of the object at each scale, in cells
     gain: Tensor  # (B,) beta_QAM at fallback level 2, else 1
 
@@ -65,13 +65,13 @@ class QueryTemplate:
 
 @dataclass(frozen=True)
 class MatchOutput:
-    """What the network says of B*T frames, with the maps that explain it."""
+    """What the network says of B*T frames, with the maps that explain it; see `EgoHieraLocNet.match`."""
 
     ram: RamOutput
-    foreground: Tensor  # (B*T, H, W) O
-    likelihood: Tensor  # (B*T, H, W) Z
-    response: Tensor  # (B*T, H, W) of the correlation filter, best scale
-    qam: QamOutput  # (B*T, ...)
+    foreground: Tensor  # O
+    likelihood: Tensor  # Z
+    response: Tensor  # of the correlation filter, best scale
+    qam: QamOutput
 
 
 class EgoHieraLocNet(nn.Module):
@@ -87,11 +87,12 @@ class EgoHieraLocNet(nn.Module):
         self.coarse = nn.Parameter(torch.tensor([10.0, -5.0]))  # logit of a frame from its best similarity
 
     def encode_frames(self, frames: Tensor) -> FrameFeatures:
-        """frames: (B, 3, H, W) in [0, 1], sides multiples of 32."""
-        return self.neck(self.backbone(frames))
+        """Maps (shapes in `Neck.forward`) of frames (B, 3, H, W) in [0, 1], sides multiples of 32."""
+        features: FrameFeatures = self.neck(self.backbone(frames))
+        return features
 
     def encode_query(self, window: Tensor, box: Tensor, visible: Tensor) -> QueryFeatures:
-        """Encode query windows (B, 3, S, S) and guess their foreground.
+        """Encode query windows (B, 3, S, S) and predict their foreground.
 
         box: (B, 4) xyxy in [0, 1] of the window; visible: (B, 1, S, S), 0 where there is only padding.
         """
@@ -108,7 +109,10 @@ class EgoHieraLocNet(nn.Module):
         return QueryFeatures(scales, box, seen, mask_logits, quality)
 
     def template(self, query: QueryFeatures, mask: Tensor, quality: Tensor, level: Tensor) -> QueryTemplate:
-        """Turn seen queries into templates with a foreground mask (B, 1, h, w) in [0, 1] of any size."""
+        """Templates of B encoded queries with these foregrounds.
+
+        mask: (B, 1, h, w) in [0, 1], of any size; quality: (B,) in [0, 1]; level: (B,) 0 to 2 (fallback).
+        """
         tokens, foreground, background, filters, axes = [], [], [], [], []
         size = query.box[:, 2:] - query.box[:, :2]
         for features in query.scales:
@@ -156,25 +160,26 @@ class EgoHieraLocNet(nn.Module):
         )
         visible = cut(torch.ones_like(frame.match[:, :1]), cells[0])
         inner = torch.cat([0.5 - size / side / 2, 0.5 + size / side / 2], 1)
-        seen = QueryFeatures(scales, inner, visible, empty, empty)
-        sure = torch.ones(1, device=box.device)
+        window = QueryFeatures(scales, inner, visible, empty, empty)
         foreground = (cut(mask, 4 * cells[0]) >= 0.5).float()
-        return self.template(seen, foreground, sure, torch.zeros_like(sure, dtype=torch.long))
+        quality, level = torch.ones(1, device=box.device), torch.zeros(1, device=box.device, dtype=torch.long)
+        return self.template(window, foreground, quality, level)
 
     def initial_state(self, template: QueryTemplate) -> QamState:
-        """No frame seen yet; the object is expected at the middle of the query's scales."""
-        return qam.initial_state(template.semi_axes.median(1).values)
+        """No frame seen yet; the object is expected as large as at the middle scale, of two the smaller."""
+        scales = template.semi_axes.shape[1]
+        return qam.initial_state(template.semi_axes[:, scales // 2])
 
     def coarse_logits(self, cells: Tensor, template: QueryTemplate) -> Tensor:
-        """How much B frames (B, D, H, W) may show one query, from descriptors alone. (B,)"""
-        member = template.foreground[0] > 0
+        """Logits (B,) that frames (B, D, H, W) show one query, from descriptors alone."""
+        member = template.foreground[0] > 0  # the others would only cost time
         tokens, weight = template.tokens[0, member], template.foreground[0, member]
-        similarity = torch.einsum("bdhw,nd->bhwn", cells, tokens.to(cells.dtype)) * weight
-        best = similarity.topk(min(self.config.dpm.top_k, len(tokens)), -1).values
-        return self.coarse_from_map(best.mean(-1).float())
+        similarity = torch.einsum("bdhw,nd->bhwn", cells, tokens.to(cells.dtype))
+        foreground = top_k_mean(similarity.flatten(0, 2)[None], weight[None], self.config.dpm.top_k)
+        return self.coarse_from_map(foreground.float().view(similarity.shape[:-1]))
 
     def coarse_from_map(self, foreground: Tensor) -> Tensor:
-        """Logit (...,) from O maps (..., H, W): the mean of the four most alike cells."""
+        """Logits (...,) from O maps (..., H, W): of the mean of the four most similar cells."""
         best = foreground.flatten(-2).topk(4, -1).values.mean(-1)
         return self.coarse[0] * best + self.coarse[1]
 
@@ -185,10 +190,31 @@ class EgoHieraLocNet(nn.Module):
         state: QamState,
         *,
         outlined: Tensor | None = None,
+        presence: bool = False,
     ) -> tuple[MatchOutput, QamState]:
         """Look for B queries in B runs of T consecutive frames (features: B*T frames, run by run).
 
-        outlined: numbers of the frames whose masks are wanted, None for all.
+        outlined: numbers of the frames whose masks are wanted, None for all; presence: also read that head.
+
+        Every output has B*T rows, run by run; H x W are the pixels of a frame, h x w its cells at stride 16,
+        positions (x, y) in cells:
+
+            foreground           (B*T, h, w)      O, mean of the top-K similarities to the foreground, [-1, 1]
+            likelihood           (B*T, h, w)      Z, foreground against background, [0, 1]
+            response             (B*T, h, w)      of the correlation filter, about 1 on the object
+            qam.candidate        (B*T, 2)         p_can, the chosen peak of the response
+            qam.position         (B*T, 2)         p_mod, the refined position
+            qam.peak             (B*T,)           response at the candidate
+            qam.location         (B*T, h, w)      response round the position, [0, 1]
+            qam.semi_axes        (B*T, 2)         of the ellipse: a along x, b along y
+            qam.drift            (B*T, 2)         Omega, the smoothed movement
+            ram.mask_logits      (B*T, H/4, W/4)  of the object's pixels; rows as in `outlined` where given
+            ram.cell_logits      (B*T, h, w)      of the object's cells
+            ram.boxes            (B*T, 4, h, w)   of the object as each cell predicts it, xyxy in [0, 1]
+            ram.presence_logit   (B*T,)           of the presence head; (0,) where it is not read
+            ram.score_logit      (B*T,)           of the frame, by `ram.score`; rows as the masks for "mask"
+
+        The state that goes on has B rows: position, drift and semi_axes (B, 2), following (B,).
         """
         config = self.config
         runs = len(template.tokens)
@@ -199,7 +225,7 @@ class EgoHieraLocNet(nn.Module):
             cells, wide.tokens, wide.foreground, wide.background, config.dpm
         )
         response = dcf.respond(cells, wide.filters).amax(1)  # the best of the scales
-        state, followed = qam.follow(state, response.unflatten(0, (runs, times)), config.qam)
+        state, followed = qam.follow(state, response.view(runs, times, *response.shape[1:]), config.qam)
         location = followed.location * wide.gain[:, None, None]
         switched = (
             foreground * config.dpm.foreground,
@@ -209,7 +235,7 @@ class EgoHieraLocNet(nn.Module):
         )
         maps = torch.stack(switched, 1)
         sets = torch.stack([wide.foreground, wide.background], -1)
-        decoded = self.ram(features, maps, wide.tokens, sets, outlined)
+        decoded = self.ram(features, maps, wide.tokens, sets, outlined=outlined, presence=presence)
         return MatchOutput(decoded, foreground, likelihood, response, followed), state
 
 
@@ -228,6 +254,6 @@ def box_coverage(boxes: Tensor, height: int, width: int) -> Tensor:
 
 
 def box_cells(boxes: Tensor, height: int, width: int) -> Tensor:
-    """Cells (B, H, W) of boxes (B, 4): at least half covered, of thin boxes half as much as the best one."""
+    """Cells (B, H, W) bool of boxes (B, 4): covered at least half as much as the best covered one."""
     share = box_coverage(boxes, height, width)
     return share >= 0.5 * share.amax((1, 2), keepdim=True)

@@ -32,7 +32,7 @@ from egohieraloc.models.backbone import (
     pyramid,
     read_checkpoint,
 )
-from egohieraloc.models.layers import LayerNorm
+from egohieraloc.models.blocks import LayerNorm
 
 
 class Shape(NamedTuple):
@@ -71,7 +71,7 @@ def _tokens_from_map(x: Tensor) -> Tensor:
 
 def _map_from_tokens(tokens: Tensor, grid: tuple[int, int]) -> Tensor:
     """(B, N, C) -> (B, C, h, w), channels last in memory."""
-    return tokens.transpose(1, 2).unflatten(2, grid)
+    return tokens.transpose(1, 2).reshape(len(tokens), -1, *grid)
 
 
 class Attention(nn.Module):
@@ -95,11 +95,12 @@ class Attention(nn.Module):
         if self.reduces:
             source = self.reduction_norm(_tokens_from_map(self.reduction(_map_from_tokens(tokens, grid))))
         query, key, value = (
-            x.unflatten(2, (self.heads, -1)).transpose(1, 2)
+            x.reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)
             for x in (self.query(tokens), self.key(source), self.value(source))
         )
         mixed = F.scaled_dot_product_attention(query, key, value)
-        return self.output(mixed.transpose(1, 2).flatten(2))
+        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return output
 
 
 class FeedForward(nn.Module):
@@ -117,7 +118,8 @@ class FeedForward(nn.Module):
         wide = self.widen(tokens)
         if self.depthwise is not None:
             wide = _tokens_from_map(self.depthwise(_map_from_tokens(wide, grid)))
-        return self.narrow(F.gelu(wide))
+        narrow: Tensor = self.narrow(F.gelu(wide))
+        return narrow
 
 
 class Layer(nn.Module):

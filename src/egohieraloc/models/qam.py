@@ -60,14 +60,14 @@ def connected_components(mask: Tensor) -> Tensor:
     inside = mask.flatten(1)
     root = torch.arange(height * width, device=mask.device).expand(inside.shape)
     for _ in range(rounds):
-        numbers = ((root + 1) * inside).float().unflatten(1, (1, height, width))
+        numbers = ((root + 1) * inside).float().view(-1, 1, height, width)
         highest = F.max_pool2d(numbers, 3, 1, 1).flatten(1).long() - 1
         before, root = root, root.scatter_reduce(1, root, torch.where(inside, highest, root), "amax")
         if mask.device.type == "cpu" and torch.equal(before, root):
             break
         for _ in range(rounds):
             root = root.gather(1, root)
-    return ((root + 1) * inside).unflatten(1, (height, width))
+    return ((root + 1) * inside).view(-1, height, width)
 
 
 def step(state: QamState, response: Tensor, config: QamConfig) -> tuple[QamState, QamOutput]:

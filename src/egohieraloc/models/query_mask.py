@@ -1,6 +1,6 @@
-"""The query's foreground: who provides it, how far it is trusted, what follows (appendix on fallback).
+"""The query's foreground: where it comes from, how far it is trusted and what follows (appendix on fallback).
 
-Who provides it: a mask the user gives, SAM (`sam.py`) or any other function of the query, or the built-in
+It is a mask the user gives, one by SAM (`sam.py`) or any other function of the query, or one by the built-in
 head here, which needs no download.
 """
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from egohieraloc.config import NeckConfig, QueryMaskConfig
-from egohieraloc.models.layers import conv_bn_relu, resize
+from egohieraloc.models.blocks import conv_bn_relu, resize
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.ram import MaskDecoder
 from egohieraloc.query import Query

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from egohieraloc.config import NeckConfig, RamConfig
-from egohieraloc.models.layers import LayerNorm, conv_bn_relu, resize
+from egohieraloc.models.blocks import LayerNorm, conv_bn_relu, resize
 from egohieraloc.models.neck import FrameFeatures
 
-SURE = 1.0  # logit of a frame's surest cell that scores 0.5: yes and no weigh the same for cells, not here
+EVEN_CELL_LOGIT = 1.0  # of a frame's best cell that scores 0.5: cells are trained balanced, frames are not
 
 
 class MaskDecoder(nn.Module):
@@ -31,7 +31,8 @@ class MaskDecoder(nn.Module):
         """Logits (B, H/4, W/4) of the image from cells (B, C, H/16, W/16)."""
         at8 = self.at8(torch.cat([resize(cells, fine8), fine8], 1))
         at4 = self.at4(torch.cat([resize(at8, fine4), fine4], 1))
-        return self.out(at4)[:, 0]
+        logits: Tensor = self.out(at4)
+        return logits[:, 0]
 
 
 class CrossAttention(nn.Module):
@@ -49,30 +50,47 @@ class CrossAttention(nn.Module):
         )
 
     def forward(self, cells: Tensor, tokens: Tensor, keep: Tensor) -> Tensor:
-        """cells: (B, HW, C); tokens: (B, N, C); keep: (B, N) bool, tokens that exist."""
+        """Cells (B, HW, C) after looking at tokens (B, N, C); keep: (B, N) bool, tokens of either set."""
         query = self._split(self.query(self.norm(cells)))
         key, value = (self._split(part) for part in self.key_value(tokens).chunk(2, -1))
         seen = F.scaled_dot_product_attention(query, key, value, attn_mask=keep[:, None, None, :])
         cells = cells + self.out(seen.transpose(1, 2).flatten(2))
-        return cells + self.feed_forward(cells)
+        fed: Tensor = self.feed_forward(cells)
+        return cells + fed
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        """(B, N, C) -> (B, heads, N, C / heads)."""
+        return x.reshape(*x.shape[:-1], self.heads, -1).transpose(1, 2)
 
 
 @dataclass(frozen=True)
 class RamOutput:
-    """What the decoder says of B frames."""
+    """What the decoder says of B frames of H x W pixels."""
 
-    mask_logits: Tensor  # (B, H/4, W/4) of the image, or of those that were to be outlined
+    mask_logits: Tensor  # (B, H/4, W/4), of the outlined frames only where not all were wanted
     cell_logits: Tensor  # (B, H/16, W/16) is the object here?
-    presence_logit: Tensor  # (B,)
-    boxes: Tensor  # (B, 4, H/16, W/16) each cell's opinion, xyxy in [0, 1]
+    presence_logit: Tensor  # (B,) is it in the frame? By a head of its own; (0,) where nobody reads it
+    boxes: Tensor  # (B, 4, H/16, W/16) as each cell predicts it, xyxy in [0, 1]
+    score_logit: Tensor  # (B,) is it in the frame? By what `RamConfig.score` names; one a mask for "mask"
 
-    @property
-    def score_logit(self) -> Tensor:
-        """(B,) is the object in the frame? As the surest cell says."""
-        return 2 * (self.cell_logits.float().amax((1, 2)) - SURE)
+
+def cell_score(cell_logits: Tensor) -> Tensor:
+    """Logits (B,) that frames show the object, from their best cells. cell_logits: (B, H, W)."""
+    return 2 * (cell_logits.float().amax((1, 2)) - EVEN_CELL_LOGIT)
+
+
+def mask_confidence(probability: Tensor) -> Tensor:
+    """The paper's vartheta (B,): mean of P_ave, P_thr and P_max over masks (B, h, w); 0 for an empty mask.
+
+    A mask begins at 0.3: were it cut at 0.5 as printed, P_ave and P_thr would be the same number.
+    """
+
+    def mean_above(level: float) -> Tensor:
+        above = probability > level
+        return (probability * above).sum((1, 2)) / above.sum((1, 2)).clamp(min=1)
+
+    highest = probability.amax((1, 2))
+    return (mean_above(0.3) + mean_above(0.5) + highest * (highest > 0.3)) / 3
 
 
 class Ram(nn.Module):
@@ -102,11 +120,14 @@ class Ram(nn.Module):
         maps: Tensor,
         tokens: Tensor,
         sets: Tensor,
+        *,
         outlined: Tensor | None = None,
+        presence: bool = False,
     ) -> RamOutput:
-        """maps: (B, 4, H, W); tokens: (B, N, D); sets: (B, N, 2) foreground and background weights.
+        """Decode B frames on the stride-16 grid H x W.
 
-        outlined: numbers of the frames whose masks are wanted, None for all.
+        maps: (B, 4, H, W); tokens: (B, N, D); sets: (B, N, 2) foreground and background weights.
+        outlined: numbers of the frames whose masks are wanted, None for all; presence: also read that head.
         """
         context, fine8, fine4 = features.context, features.fine8, features.fine4
         if not self.config.feedback:
@@ -115,33 +136,44 @@ class Ram(nn.Module):
         match, maps = features.match.to(dtype), maps.to(dtype)
         cells = self.enter(torch.cat([match, resize(context, match), maps], 1))
         if self.attention:
-            queries = self.token(torch.cat([tokens.to(dtype), sets.to(dtype)], -1))
-            flat = cells.flatten(2).transpose(1, 2)
-            for layer in self.attention:
-                flat = layer(flat, queries, sets.sum(-1) > 0)
-            cells = flat.transpose(1, 2).unflatten(2, cells.shape[-2:])
+            cells = self._attend(cells, tokens, sets)
         cells = self.mix(torch.cat([cells, maps], 1))
         cell_logits = self.cell(cells)[:, 0].float()
         wanted = [cells, fine8, fine4]
         if outlined is not None:
             wanted = [part.index_select(0, outlined) for part in wanted]
-        return RamOutput(
-            self.decoder(*wanted),
-            cell_logits,
-            self._presence(cells, cell_logits, maps),
-            self._boxes(cells),
-        )
+        mask_logits = self.decoder(*wanted)
+        presence_logit = cell_logits.new_empty(0)
+        if presence or self.config.score == "presence":
+            presence_logit = self._presence(cells, cell_logits, maps)
+        if self.config.score == "presence":
+            score_logit = presence_logit
+        elif self.config.score == "mask":
+            score_logit = mask_confidence(mask_logits.float().sigmoid()).logit()
+        else:
+            score_logit = cell_score(cell_logits)
+        return RamOutput(mask_logits, cell_logits, presence_logit, self._boxes(cells), score_logit)
+
+    def _attend(self, cells: Tensor, tokens: Tensor, sets: Tensor) -> Tensor:
+        """Cells (B, C, H, W) after looking at the query's tokens; those of neither set are not seen."""
+        queries = self.token(torch.cat([tokens.to(cells.dtype), sets.to(cells.dtype)], -1))
+        flat = cells.flatten(2).transpose(1, 2)
+        for layer in self.attention:
+            flat = layer(flat, queries, sets.sum(-1) > 0)
+        return flat.transpose(1, 2).reshape(cells.shape)
 
     def _presence(self, cells: Tensor, cell_logits: Tensor, maps: Tensor) -> Tensor:
+        """Logits (B,) from the cells (B, C, H, W) likeliest to show the object and the peaks of the maps."""
         attention = cell_logits.flatten(1).softmax(1)
         pooled = torch.einsum("bn,bcn->bc", attention.to(cells.dtype), cells.flatten(2))
         peaks = torch.stack(
             [cell_logits.amax((1, 2)), maps[:, 0].amax((1, 2)).float(), maps[:, 2].amax((1, 2)).float()], 1
         )
-        return self.presence(torch.cat([pooled, peaks.to(cells.dtype)], 1))[:, 0].float()
+        logits: Tensor = self.presence(torch.cat([pooled, peaks.to(cells.dtype)], 1))
+        return logits[:, 0].float()
 
     def _boxes(self, cells: Tensor) -> Tensor:
-        """Distances to the four sides, exp of the raw output in cells, measured from each cell's centre."""
+        """Boxes (B, 4, H, W) of cells (B, C, H, W): sides lie exp(output) cells from the cell's centre."""
         height, width = cells.shape[-2:]
         distance = self.box(cells).float().clamp(-4, 4).exp()
         y = torch.arange(height, device=cells.device)[:, None] + 0.5

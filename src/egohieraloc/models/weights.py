@@ -34,7 +34,7 @@ SCALE = ":scale"  # ends the name of an 8-bit tensor's scales
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Turns the score of the surest sample into the probability that the answer is right."""
+    """Turns the highest score of an answer's samples into the probability that the answer is right."""
 
     slope: float = 1.0
     offset: float = 0.0
@@ -158,6 +158,15 @@ def load_weights(path: str | Path) -> Weights:
     return Weights(network.eval().requires_grad_(False), calibration, _fingerprint(path))
 
 
+def read_network_config(path: str | Path) -> NetworkConfig:
+    """The network's settings in a weights file, without reading its tensors."""
+    try:
+        with safe_open(path, "pt") as file:
+            return from_dict(NetworkConfig, json.loads((file.metadata() or {})["network"]))
+    except (SafetensorError, OSError, KeyError, json.JSONDecodeError, ConfigError) as error:
+        raise WeightsError(f"{path} cannot be read as weights ({error}). Fetch or train it again.") from error
+
+
 def _misfits(network: EgoHieraLocNet, tensors: Mapping[str, Tensor]) -> list[str]:
     """Names of tensors that the network or the file lacks, or that have another shape."""
     own = {name: v for name, v in network.state_dict().items() if not name.endswith(COUNTER)}
@@ -174,20 +183,20 @@ def copy_weights(source: str | Path, path: str | Path, calibration: Calibration)
     _write(path, tensors, header)
 
 
-def mean_network(paths: Sequence[str | Path]) -> EgoHieraLocNet:
-    """A network whose weights and statistics are the mean of those in several files."""
+def average_networks(paths: Sequence[str | Path]) -> EgoHieraLocNet:
+    """A network whose weights and statistics are the average of those in several files."""
     networks = [load_weights(path).network for path in paths]
-    merged = networks[0]
+    averaged = networks[0]
     for path, network in zip(paths, networks, strict=True):
-        if network.config != merged.config:
+        if network.config != averaged.config:
             raise WeightsError(
                 f"{path} has other network settings than {paths[0]}. "
-                "Only weights of one network, trained from one start, have a mean that works."
+                "Only weights of one network, trained from one start, can be averaged."
             )
     states = [network.state_dict() for network in networks]
-    for name, value in merged.state_dict().items():
+    for name, value in averaged.state_dict().items():
         value.copy_(torch.stack([state[name].double() for state in states]).mean(0))
-    return merged
+    return averaged
 
 
 def _to_8_bits(value: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,12 +13,24 @@ from av.error import FFmpegError
 
 from egohieraloc.errors import OutputError
 from egohieraloc.files import atomic_path
-from egohieraloc.types import Box, Frame, FramePrediction, Mask, Rgb, ScoreCurve
+from egohieraloc.images import mask_on_image
+from egohieraloc.types import Frame, FramePrediction, Mask, Rgb, ScoreCurve
 from egohieraloc.video.reader import Video
 
 COLOUR = (34, 197, 94)  # of boxes and masks, as on the page
 DARK = (16, 20, 17)  # beside each line, so that it is seen on any ground
 CLOCK = Fraction(1, 90_000)  # frames keep their times, whatever the rate
+THUMBNAIL_WIDTH_PX = 400
+
+
+def thumbnail(rgb: Rgb, *, width_px: int = THUMBNAIL_WIDTH_PX, quality: int = 72) -> bytes:
+    """A small JPEG of a frame, never larger than the frame."""
+    height, width = rgb.shape[:2]
+    scale = min(1.0, width_px / width)
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    small = cv2.cvtColor(cv2.resize(rgb, size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2BGR)
+    encoded: bytes = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()
+    return encoded
 
 
 def write_overlay(
@@ -54,12 +66,11 @@ def write_overlay(
 
 def draw_frame(frame: Frame, prediction: FramePrediction | None, width: int, height: int) -> Rgb:
     """The frame at a size, with its time and, where the object was seen, its box, mask and score."""
-    scale = (width / frame.rgb.shape[1], height / frame.rgb.shape[0])
-    image = cv2.resize(frame.rgb, (width, height), interpolation=cv2.INTER_AREA)
+    image: Rgb = cv2.resize(frame.rgb, (width, height), interpolation=cv2.INTER_AREA)
     stroke = max(1, round(max(width, height) / 400))
     if prediction is not None:
-        _tint(image, mask_over(image, prediction, (frame.rgb.shape[1], frame.rgb.shape[0])), stroke)
-        x1, y1, x2, y2 = _scaled(prediction.box, scale)
+        _tint(image, shrunk_mask(prediction, frame.rgb, width, height), stroke)
+        x1, y1, x2, y2 = prediction.box.scaled(width / frame.rgb.shape[1], height / frame.rgb.shape[0])
         corners = (round(x1), round(y1)), (round(x2) - 1, round(y2) - 1)
         cv2.rectangle(image, *corners, DARK, 3 * stroke)
         cv2.rectangle(image, *corners, COLOUR, stroke)
@@ -115,18 +126,11 @@ def _encode(path: Path, frames: Iterator[tuple[float, Rgb]], width: int, height:
         output.mux(stream.encode(None))
 
 
-def mask_over(image: Rgb, prediction: FramePrediction, frame_size: tuple[int, int]) -> Mask:
-    """The prediction's mask (H, W) over a whole frame of (width, height) shown as `image`; maybe empty."""
-    height, width = image.shape[:2]
-    if prediction.mask is None or prediction.mask_box is None:
-        return np.zeros((height, width), bool)
-    scale = (width / frame_size[0], height / frame_size[1])
-    x1, y1, x2, y2 = _scaled(prediction.mask_box, scale)
-    rows, columns = prediction.mask.shape
-    cell_x, cell_y = (x2 - x1) / columns, (y2 - y1) / rows
-    # Half-pixel rule: the centre of cell u lies at x1 + (u + 0.5) cell_x, that of pixel x at x + 0.5.
-    image_from_mask = np.array([[cell_x, 0, x1 + 0.5 * cell_x - 0.5], [0, cell_y, y1 + 0.5 * cell_y - 0.5]])
-    return cv2.warpAffine(prediction.mask.astype(np.float32), image_from_mask, (width, height)) > 0.5
+def shrunk_mask(prediction: FramePrediction, rgb: Rgb, width: int, height: int) -> Mask:
+    """The prediction's mask (height, width) over a whole frame that is shown at this size; maybe empty."""
+    box = prediction.mask_box
+    shown = None if box is None else box.scaled(width / rgb.shape[1], height / rgb.shape[0])
+    return mask_on_image(prediction.mask, shown, width, height)
 
 
 def _tint(image: Rgb, inside: Mask, stroke: int) -> None:
@@ -138,10 +142,6 @@ def _tint(image: Rgb, inside: Mask, stroke: int) -> None:
         core = cv2.erode(rest, cross, iterations=stroke)
         image[(rest > core)] = shade
         rest = core
-
-
-def _scaled(box: Box, scale: tuple[float, float]) -> tuple[float, float, float, float]:
-    return box.x1 * scale[0], box.y1 * scale[1], box.x2 * scale[0], box.y2 * scale[1]
 
 
 def _label(image: Rgb, text: str, corner: tuple[int, int], stroke: int) -> None:

@@ -14,8 +14,7 @@ import numpy as np
 from egohieraloc.errors import MissingExtraError
 from egohieraloc.files import atomic_path
 from egohieraloc.geometry.reconstruction import Reconstruction
-from egohieraloc.report.draw import COLOUR, mask_over
-from egohieraloc.report.html import thumbnail
+from egohieraloc.report.draw import COLOUR, shrunk_mask, thumbnail
 from egohieraloc.report.scene import leveling, uncertainty_axes
 from egohieraloc.result import Result
 from egohieraloc.types import FramePrediction, Localization3D, ResponseTrack, Rgb
@@ -37,10 +36,10 @@ def find_rerun() -> Any:
     return rerun
 
 
-def write_recording(path: str | Path, result: Result, *, folder_fps: float = 5.0) -> None:
+def write_recording(path: str | Path, result: Result) -> None:
     """Write `path` (.rrd), atomically. Open it with `rerun PATH`."""
     rr = find_rerun()
-    video = Video.open(result.video.path, folder_fps=folder_fps)
+    video = Video.reopen(result.video.source)
     with atomic_path(path) as temporary:
         stream = rr.RecordingStream("egohieraloc")
         stream.save(temporary, default_blueprint=_layout(rr, in_3d=result.cameras is not None))
@@ -89,7 +88,7 @@ def _log_samples(rr: Any, stream: Any, result: Result, video: Video) -> None:
     other = {p.frame_index: p for each in result.alternatives for p in each.predictions}
     scale = min(1.0, WIDTH_PX / video.info.width)
     stream.log(IMAGE, rr.AnnotationContext([(1, "object", COLOUR)]), static=True)
-    for frame in video.frames(result.video.frame_indices):
+    for frame in video.frames(result.video.frame_index):
         stream.set_time(TIMELINE, duration=frame.time_s)
         image = rr.EncodedImage(contents=thumbnail(frame.rgb, width_px=WIDTH_PX), media_type="image/jpeg")
         stream.log(IMAGE, image)
@@ -156,6 +155,5 @@ def _boxes(rr: Any, corners: list[Any], shade: tuple[int, int, int]) -> Any:
 
 
 def _mask(rr: Any, rgb: Rgb, prediction: FramePrediction, scale: float) -> Any:
-    height, width = rgb.shape[:2]
-    small = np.zeros((round(height * scale), round(width * scale), 3), np.uint8)
-    return rr.SegmentationImage(mask_over(small, prediction, (width, height)).astype(np.uint8))
+    height, width = (round(side * scale) for side in rgb.shape[:2])
+    return rr.SegmentationImage(shrunk_mask(prediction, rgb, width, height).astype(np.uint8))

@@ -2,101 +2,120 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
 from egohieraloc.geometry.place import describe
 from egohieraloc.result import Result
+from egohieraloc.result_schema import Part, Point
 from egohieraloc.types import Floats, Localization3D, NotLocalized, ViewEvidence
 
 MOST_POINTS = 4000
 
 
+class SceneView(Part):
+    """A frame that shows the object: where it puts it, and the factors of its weight (GSJC)."""
+
+    frame: int
+    camera: int | None  # in the path; None where the frame has no pose
+    point: Point
+    weight: float
+    semantic: float
+    depth: float
+    reprojection: float
+    baseline: float
+
+
+class ScenePlace(Part):
+    """The fused point. `axes` are the half-axes of the ellipsoid of two standard deviations."""
+
+    point: Point
+    axes: tuple[Point, Point, Point]
+    query_camera: int | None  # in the path: the camera at the query time
+
+
+class Scene(Part):
+    """What the 3D view draws, turned so that z is up and moved so that the path's middle is the origin."""
+
+    words: str  # such as "1.8 m, to your left and below", or why there is no place
+    unit: Literal["m", "sfm"]
+    posed_frames: int
+    num_frames: int
+    path: list[Point]  # camera centres in order of time
+    path_frames: list[int]
+    forward: list[Point]  # the directions the cameras look in
+    map_points: list[Point]
+    place: ScenePlace | None
+    views: list[SceneView]
+    true_point: Point | None  # where it is known
+
+
 @dataclass(frozen=True, eq=False)
-class SceneData:
-    """What is known in 3D. `cam_from_world` has one (3, 4) pose per posed frame, in order of time."""
+class _Level:
+    """Turns what is known in the world so that z is up, around an origin."""
 
-    place: Localization3D | NotLocalized
-    frame_indices: tuple[int, ...] = ()
-    cam_from_world: tuple[Floats, ...] = ()
-    words: str = ""  # such as "1.8 m, to your left and below"
-    map_points_world: Floats | None = None  # (N, 3) of the reconstruction, shown as dust
-    true_point_world: Floats | None = None  # where it is known
+    rotation: Floats  # (3, 3)
+    origin_world: Floats  # (3,)
 
-    def __post_init__(self) -> None:
-        if len(self.frame_indices) != len(self.cam_from_world):
-            raise ValueError(
-                f"Each posed frame needs a pose, got {len(self.frame_indices)} frames "
-                f"and {len(self.cam_from_world)} poses"
-            )
+    def directions(self, directions_world: Floats) -> list[Point]:
+        return [(x, y, z) for x, y, z in np.round(directions_world @ self.rotation.T, 5).tolist()]
+
+    def points(self, points_world: Floats) -> list[Point]:
+        return self.directions(points_world - self.origin_world)
+
+    def point(self, point_world: Floats) -> Point:
+        return self.points(point_world[None])[0]
 
 
-def scene_of(result: Result, true_point_world: Floats | None = None) -> SceneData | None:
+def scene_of(result: Result, true_point_world: Floats | None = None) -> Scene | None:
     """What an answer knows in 3D; None when nobody asked for it."""
-    if result.place is None:
+    place, cameras = result.place, result.cameras
+    if place is None:
         return None
-    words = describe(result.place) if isinstance(result.place, Localization3D) else ""
-    cameras = result.cameras
     poses = cameras.poses if cameras else {}
-    return SceneData(
-        result.place,
-        tuple(poses),
-        tuple(pose.cam_from_world for pose in poses.values()),
-        words,
-        cameras.points.xyz_world if cameras else None,
-        true_point_world,
+    cam_from_world = np.array([pose.cam_from_world for pose in poses.values()]).reshape(-1, 3, 4)
+    centers = -np.einsum("nji,nj->ni", cam_from_world[:, :, :3], cam_from_world[:, :, 3])
+    level = _Level(leveling(cam_from_world), centers.mean(0) if len(centers) else np.zeros(3))
+    found = place if isinstance(place, Localization3D) else None
+    index_of_frame = {frame: i for i, frame in enumerate(poses)}
+    return Scene(
+        words=f"No place in space: {place.reason}" if isinstance(place, NotLocalized) else describe(place),
+        unit=cameras.unit if cameras else "sfm",
+        posed_frames=place.posed_frames,
+        num_frames=place.num_frames,
+        path=level.points(centers),
+        path_frames=list(poses),
+        forward=level.directions(cam_from_world[:, 2, :3]),
+        map_points=level.points(_thin(cameras.points.xyz_world)) if cameras else [],
+        place=_place(found, level, index_of_frame) if found else None,
+        views=[_view(view, level, index_of_frame) for view in found.views] if found else [],
+        true_point=None if true_point_world is None else level.point(true_point_world),
     )
 
 
-def scene_payload(scene: SceneData) -> dict[str, Any]:
-    """The scene as JSON values, turned so that z is up and moved so that the middle is the origin."""
-    place = scene.place
-    if isinstance(place, NotLocalized):
-        shared = {"found": False, "reason": place.reason, "unit": "", "words": ""}
-    else:
-        shared = {"found": True, "reason": None, "unit": place.unit, "words": scene.words}
-    poses = np.array(scene.cam_from_world, np.float64).reshape(-1, 3, 4)
-    centers = -np.einsum("nji,nj->ni", poses[:, :, :3], poses[:, :, 3])
-    level_from_world = leveling(poses)
-    origin = centers.mean(0) if len(centers) else np.zeros(3)
-
-    def level(points: Floats) -> list[Any]:
-        return np.round((np.asarray(points) - origin) @ level_from_world.T, 4).tolist()
-
-    payload = shared | {
-        "posed": place.posed_frames,
-        "frames": place.num_frames,
-        "path": level(centers),
-        "pathFrames": list(scene.frame_indices),
-        "forward": np.round(poses[:, 2, :3] @ level_from_world.T, 4).tolist(),
-        "dust": level(_thin(scene.map_points_world)) if scene.map_points_world is not None else [],
-        "truth": level(scene.true_point_world) if scene.true_point_world is not None else None,
-        "views": [],
-    }
-    if isinstance(place, NotLocalized):
-        return payload
-    index_of_frame = {frame: i for i, frame in enumerate(scene.frame_indices)}
-    return payload | {
-        "point": level(place.point_world),
-        "axes": np.round(uncertainty_axes(place.covariance) @ level_from_world.T, 5).tolist(),
-        "distance": round(place.distance, 4),
-        "displacement": np.round(place.displacement, 4).tolist(),
-        "asked": index_of_frame.get(place.query_frame),
-        "views": [
-            _view(v) | {"point": level(v.point_world), "camera": index_of_frame.get(v.frame_index)}
-            for v in place.views
-        ],
-    }
+def _place(place: Localization3D, level: _Level, index_of_frame: Mapping[int, int]) -> ScenePlace:
+    first, second, third = level.directions(uncertainty_axes(place.covariance))
+    return ScenePlace(
+        point=level.point(place.point_world),
+        axes=(first, second, third),
+        query_camera=index_of_frame.get(place.query_frame),
+    )
 
 
-def _view(view: ViewEvidence) -> dict[str, Any]:
-    factors = {
-        name: round(getattr(view, name), 4)
-        for name in ("weight", "semantic", "depth", "reprojection", "baseline")
-    }
-    return {"frame": view.frame_index} | factors
+def _view(view: ViewEvidence, level: _Level, index_of_frame: Mapping[int, int]) -> SceneView:
+    return SceneView(
+        frame=view.frame_index,
+        camera=index_of_frame.get(view.frame_index),
+        point=level.point(view.point_world),
+        weight=view.weight,
+        semantic=view.semantic,
+        depth=view.depth,
+        reprojection=view.reprojection,
+        baseline=view.baseline,
+    )
 
 
 def leveling(poses: Floats) -> Floats:
@@ -118,7 +137,8 @@ def leveling(poses: Floats) -> Floats:
 def uncertainty_axes(covariance: Floats) -> Floats:
     """The three half-axes (3, 3), one per row, of the ellipsoid of two standard deviations."""
     variances, directions = np.linalg.eigh((covariance + covariance.T) / 2)
-    return 2 * np.sqrt(np.clip(variances, 0, None))[:, None] * directions.T
+    axes: Floats = 2 * np.sqrt(np.clip(variances, 0, None))[:, None] * directions.T
+    return axes
 
 
 def _thin(points: Floats) -> Floats:
@@ -127,4 +147,5 @@ def _thin(points: Floats) -> Floats:
         return np.asarray(points, np.float64).reshape(0, 3)
     distance = np.linalg.norm(points - np.median(points, axis=0), axis=1)
     near = points[distance <= 4 * np.median(distance) + 1e-12]
-    return near[:: max(1, -(-len(near) // MOST_POINTS))]
+    thinned: Floats = near[:: max(1, -(-len(near) // MOST_POINTS))]
+    return thinned

@@ -1,4 +1,4 @@
-"""What a training step sees, whether composed or read from a data set."""
+"""A batch of training clips, composed or read from a data set."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from egohieraloc.errors import ConfigError
 
 @dataclass(frozen=True, eq=False)
 class ClipBatch:
-    """Clips with their truth. Images are in [0, 1]; boxes are xyxy in pixels, half-open.
+    """Clips with their labels. Images are in [0, 1]; boxes are xyxy in pixels, half-open.
 
     B clips, T frames, S side of the query window, F side of a frame.
     """
 
     query: Tensor  # (B, 3, S, S)
     query_mask: Tensor  # (B, 1, S, S) in [0, 1]
-    query_box: Tensor  # (B, 4) what a user would draw
+    query_box: Tensor  # (B, 4) as a user would draw it
     frames: Tensor  # (B, T, 3, F, F)
-    masks: Tensor  # (B, T, F/4, F/4) share of each cell that shows the target
-    boxes: Tensor  # (B, T, 4) of the visible part; zeros where absent
+    masks: Tensor  # (B, T, F/4, F/4) share of each stride-4 cell that the target covers
+    boxes: Tensor  # (B, T, 4) of the visible part, zeros where absent
     presence: Tensor  # (B, T) 0 or 1
-    source: Tensor  # (B,) int64: where the object comes from; equal for the same object
-    shown: Tensor  # (B, K) int64: sources of all that the clip may show, as far as known
-    distractor_masks: Tensor  # (B, T, F/4, F/4) look-alikes of the target, where they are known
-    trust: Tensor  # (B,) weight of the mask: 1 for real masks, 0.3 for pseudo-masks
+    source: Tensor  # (B,) int64, equal for objects that are or may be the same
+    shown: Tensor  # (B, K) int64, sources of everything the clip is known to show
+    distractor_masks: Tensor  # (B, T, F/4, F/4) of look-alikes of the target, where known
+    trust: Tensor  # (B,) weight of the masks: 1 for real ones, 0.3 for pseudo-masks
 
     def __len__(self) -> int:
         return len(self.trust)
@@ -38,7 +38,7 @@ class ClipBatch:
         return ClipBatch(*(getattr(self, f.name)[clips] for f in fields(self)))
 
     def pin_memory(self) -> ClipBatch:
-        """In memory that a GPU copies from while it works; called by torch's DataLoader."""
+        """A copy in pinned memory; called by torch's DataLoader."""
         return ClipBatch(*(getattr(self, f.name).pin_memory() for f in fields(self)))
 
     @classmethod
@@ -48,9 +48,9 @@ class ClipBatch:
 
 
 def part_of_batch(size: int, rank: int, processes: int) -> slice:
-    """The clips of a batch that one of several processes takes; all take as many."""
+    """The clips of a batch that one of several processes takes; all take the same number."""
     if size % processes:
         raise ConfigError(
-            f"A batch of {size} clips does not divide among {processes} processes. Change optim.batch."
+            f"A batch of {size} clips cannot be divided among {processes} processes. Change optim.batch."
         )
     return slice(rank * size // processes, (rank + 1) * size // processes)

@@ -1,7 +1,7 @@
-"""Fit the answer's score: how likely is an answer right, and from where on is it given at all?
+"""Calibration of the answer's score, and the threshold below which no answer is given.
 
-The score of the answer's surest sample becomes a probability by logistic regression over questions with a
-known answer; the threshold then follows from the questions about absent objects.
+Logistic regression over composed queries turns the highest score of an answer's samples into the probability
+that it is correct; the threshold then follows from the queries whose object is absent.
 """
 
 from __future__ import annotations
@@ -19,98 +19,102 @@ from egohieraloc.errors import DataError
 from egohieraloc.evaluation.vq2d import overlap
 from egohieraloc.localize import Localizer
 from egohieraloc.models.weights import Calibration, load_weights
-from egohieraloc.training.composer.composed_videos import VIDEO_CLIPS, Question, answer_to, compose_questions
-from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.composed_videos import (
+    VIDEO_CLIPS,
+    ComposedQuery,
+    answer_to,
+    compose_queries,
+)
+from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.packs import Packs
 from egohieraloc.types import Floats
 
-RIGHT_TUBE_IOU = 0.25
-PACK_LIMIT = 320  # photos and objects read; every photo that was kept from training is among them
-REJECTED_SHARE = 0.8  # of the absent objects, at the threshold
-CERTAIN = 1e-6
+CORRECT_TUBE_IOU = 0.25
+PACK_LIMIT = 320  # photos and objects read; enough for all photos held out from training
+REJECTED_SHARE = 0.8  # of the queries with an absent object, at the threshold
+CLIP = 1e-6  # keeps logits finite
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """How a question was answered, with every answer given."""
+    """How a query was answered, without a threshold."""
 
-    peak: float  # the score of the answer's surest sample, in (0, 1)
+    peak: float  # the highest score of the answer's samples, in (0, 1)
     present: bool
-    right: bool
+    correct: bool
 
     @property
     def logit(self) -> float:
-        return float(logit(np.clip(self.peak, CERTAIN, 1 - CERTAIN)))
+        return float(logit(np.clip(self.peak, CLIP, 1 - CLIP)))
 
 
 def calibrate(
-    path: Path, packs: Packs, *, questions: int, rounds: int, config: ComposerConfig = VIDEO_CLIPS
+    path: Path, packs: Packs, *, queries: int, rounds: int, config: ComposerConfig = VIDEO_CLIPS
 ) -> tuple[Calibration, list[Evidence]]:
-    """Calibrate a weights file on composed videos; returns also what it was fitted to.
+    """Calibrate a weights file on composed videos; also returns the evidence it was fitted to.
 
-    The videos of a round are made of its own clips, one a question.
+    Each round composes new videos, with `queries` queries.
     """
     weights = replace(load_weights(path), calibration=Calibration(threshold=0.0))
     evidence: list[Evidence] = []
     for seed in range(rounds):
         with tempfile.TemporaryDirectory() as scratch:
             localizer = Localizer(weights, cache=Path(scratch))
-            evidence += gather(
-                localizer,
-                compose_questions(
-                    packs, localizer.predictor, Path(scratch), clips=questions, config=config, seed=seed
-                ),
+            composed = compose_queries(
+                packs, localizer.predictor, Path(scratch), clips=queries, config=config, seed=seed
             )
+            evidence += collect_evidence(localizer, composed)
     return fit(evidence), evidence
 
 
-def gather(localizer: Localizer, questions: Iterable[Question]) -> list[Evidence]:
-    """Ask all questions; the localizer must not refuse any answer."""
+def collect_evidence(localizer: Localizer, queries: Iterable[ComposedQuery]) -> list[Evidence]:
+    """Answer all queries; the localizer's threshold must be 0."""
     evidence = []
-    for question in questions:
-        given, score = answer_to(question, localizer)
-        tube = overlap(question.truth, given)[1]
-        evidence.append(Evidence(score, len(question.truth) > 0, tube >= RIGHT_TUBE_IOU))
+    for query in queries:
+        answer, score = answer_to(query, localizer)
+        tube = overlap(query.truth, answer)[1]
+        evidence.append(Evidence(score, len(query.truth) > 0, tube >= CORRECT_TUBE_IOU))
     return evidence
 
 
 def fit(evidence: list[Evidence]) -> Calibration:
     """Slope and offset by logistic regression, then the threshold."""
     absent = [e for e in evidence if not e.present]
-    if not absent or not any(e.right for e in evidence):
+    if not absent or not any(e.correct for e in evidence):
         raise DataError(
-            f"Calibration needs right answers and absent objects, got {sum(e.right for e in evidence)} and "
-            f"{len(absent)} in {len(evidence)} questions. Ask more questions, or train longer."
+            "Calibration needs correct answers and absent objects, got "
+            f"{sum(e.correct for e in evidence)} and {len(absent)} in {len(evidence)} queries. "
+            "Use more queries, or train longer."
         )
     slope, offset = logistic(
-        np.array([e.logit for e in evidence]), np.array([e.right for e in evidence], np.float64)
+        np.array([e.logit for e in evidence]), np.array([e.correct for e in evidence], np.float64)
     )
     threshold = float(expit(slope * logit_threshold(evidence) + offset))
     return Calibration(slope=slope, offset=offset, threshold=threshold)
 
 
-def logistic(logits: Floats, right: Floats) -> tuple[float, float]:
-    """Slope and offset (Platt): targets are drawn in a little, so that separable data stay finite."""
-    count = right.sum()
-    high, low = (count + 1) / (count + 2), 1 / (len(right) - count + 2)
-    targets = np.where(right > 0.5, high, low)
+def logistic(logits: Floats, correct: Floats) -> tuple[float, float]:
+    """Slope and offset (Platt scaling); smoothed targets keep them finite for separable data."""
+    count = correct.sum()
+    high, low = (count + 1) / (count + 2), 1 / (len(correct) - count + 2)
+    targets = np.where(correct > 0.5, high, low)
 
     def loss(line: Floats) -> tuple[float, Floats]:
         value = line[0] * logits + line[1]
-        slack = expit(value) - targets
+        residual = expit(value) - targets
         cost = np.logaddexp(0, value) - targets * value
-        return float(cost.mean()), np.array([(slack * logits).mean(), slack.mean()])
+        return float(cost.mean()), np.array([(residual * logits).mean(), residual.mean()])
 
     slope, offset = minimize(loss, np.array([1.0, 0.0]), jac=True, method="BFGS").x
     return float(slope), float(offset)
 
 
 def logit_threshold(evidence: list[Evidence]) -> float:
-    """The peak's logit from which answers are given: above REJECTED_SHARE of the absent objects.
+    """The logit of the peak below which answers are rejected, as REJECTED_SHARE of the absent objects are.
 
-    From there it moves up halfway to the next right answer, which costs nothing and keeps a distance to both.
+    It lies halfway between the last rejected absent object and the next correct answer.
     """
     absent = np.sort([e.logit for e in evidence if not e.present])
     floor = absent[int(np.ceil(REJECTED_SHARE * len(absent))) - 1]
-    above = [e.logit for e in evidence if e.right and e.logit > floor]
+    above = [e.logit for e in evidence if e.correct and e.logit > floor]
     return float((floor + min(above)) / 2) if above else float(np.nextafter(floor, np.inf))

@@ -1,6 +1,6 @@
-"""A start for a backbone that has no pretrained weights: it learns to make another one's maps of photographs.
+"""Feature distillation: a backbone without pretrained weights learns the feature maps of one that has them.
 
-The maps of both have the same strides. P photos, B images a step, S their side.
+Both must have feature maps of the same strides. P photos, B images per step, S their side.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch.nn import functional as F
 
 from egohieraloc.files import atomic_path
 from egohieraloc.models.backbone import Backbone
-from egohieraloc.training.composer.dice import Dice
+from egohieraloc.training.composer.random_numbers import RandomNumbers
 from egohieraloc.training.composer.render import chain, rotation, scaling, translation
-from egohieraloc.training.loop import OptimConfig, learning_rate_factor
+from egohieraloc.training.optim import OptimConfig, learning_rate_factor
 
 
 @dataclass(frozen=True, kw_only=True)
 class DistillConfig:
-    """How the student learns."""
+    """How the student is trained."""
 
     steps: int = 4000
     batch: int = 256
@@ -40,23 +40,24 @@ class DistillConfig:
             raise ValueError(f"steps and batch must be at least 1, got {self.steps}, {self.batch}")
 
 
-class Imitation(nn.Module):
-    """A student with a linear map from each of its stages to the teacher's."""
+class Distillation(nn.Module):
+    """A student with a linear projection from each of its stages to the teacher's."""
 
     def __init__(self, student: Backbone, teacher: Backbone) -> None:
         super().__init__()
         self.student = student
-        self.maps = nn.ModuleList(
+        self.projections = nn.ModuleList(
             nn.Conv2d(mine, theirs, 1)
             for mine, theirs in zip(student.channels, teacher.channels, strict=True)
         )
 
-    def forward(self, images: Tensor, wanted: tuple[Tensor, ...]) -> Tensor:
-        """Mean distance to the teacher's maps, each channel of which has mean 0 and deviation 1."""
-        found = [to(stage) for to, stage in zip(self.maps, self.student(images), strict=True)]
+    def forward(self, images: Tensor, teacher_maps: tuple[Tensor, ...]) -> Tensor:
+        """Mean smooth L1 distance to the teacher's maps, whose channels are standardised."""
+        stages = zip(self.projections, self.student(images), strict=True)
+        maps = [project(stage) for project, stage in stages]
         distances = [
             F.smooth_l1_loss(mine.float(), _standardised(theirs.float()))
-            for mine, theirs in zip(found, wanted, strict=True)
+            for mine, theirs in zip(maps, teacher_maps, strict=True)
         ]
         return torch.stack(distances).mean()
 
@@ -70,27 +71,27 @@ def distill(
     *,
     report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> None:
-    """Train the student in place on photos (P, H, H, 3) uint8; `report` hears the loss now and then."""
+    """Train the student in place on photos (P, H, H, 3) uint8; `report` gets the loss every 100 steps."""
     device = torch.device(device)
     torch.manual_seed(config.seed)
     teacher = teacher.to(device).eval().requires_grad_(False)
-    imitation = Imitation(student, teacher).to(device).train()
+    distillation = Distillation(student, teacher).to(device).train()
     photos = photos.to(device)
     optimizer = torch.optim.AdamW(
-        imitation.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+        distillation.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
     pace = OptimConfig(steps=config.steps, warmup=config.warmup)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, pace))
     generator = torch.Generator(device).manual_seed(config.seed)
     for step in range(config.steps):
-        images = draw_images(Dice(generator), photos, config)
+        images = draw_images(RandomNumbers(generator), photos, config)
         with torch.autocast(device.type, torch.bfloat16):
             with torch.no_grad():
-                wanted = teacher(images)
-            loss = imitation(images, wanted)
+                teacher_maps = teacher(images)
+            loss = distillation(images, teacher_maps)
         optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(imitation.parameters(), config.clip_norm)
+        nn.utils.clip_grad_norm_(distillation.parameters(), config.clip_norm)
         optimizer.step()
         schedule.step()
         if step % 100 == 0 or step == config.steps - 1:
@@ -98,28 +99,28 @@ def distill(
 
 
 def save_backbone(path: Path, backbone: Backbone) -> None:
-    """As a file that a recipe can `start` from."""
+    """Write a file that a recipe can `start` from."""
     with atomic_path(path) as temporary:
         save_file(
             {name: value.cpu().contiguous() for name, value in backbone.state_dict().items()}, temporary
         )
 
 
-def draw_images(dice: Dice, photos: Tensor, config: DistillConfig) -> Tensor:
-    """Parts of photos (B, 3, S, S) in [0, 1], mirrored, turned a little, of other brightness."""
+def draw_images(rng: RandomNumbers, photos: Tensor, config: DistillConfig) -> Tensor:
+    """Random crops of photos (B, 3, S, S) in [0, 1], mirrored, slightly rotated, and varied in brightness."""
     count = config.batch
-    pixels = photos[dice.below(len(photos), count)].permute(0, 3, 1, 2).float() / 255
-    share = dice.log_uniform(config.shown, count)[:, None]
-    mirror = torch.where(dice.chance(0.5, count, 1), -1.0, 1.0)
-    place = dice.uniform((-1.0, 1.0), count, 2) * (1 - share)
+    pixels = photos[rng.integers(len(photos), count)].permute(0, 3, 1, 2).float() / 255
+    share = rng.log_uniform(config.shown, count)[:, None]
+    mirror = torch.where(rng.chance(0.5, count, 1), -1.0, 1.0)
+    place = rng.uniform((-1.0, 1.0), count, 2) * (1 - share)
     maps = chain(
         translation(place),
-        rotation(dice.normal(0.1, count)),
+        rotation(rng.normal(0.1, count)),
         scaling(torch.cat((share * mirror, share), 1)),
     )
     grid = F.affine_grid(maps[:, :2], [count, 3, config.side, config.side], align_corners=False)
     images = F.grid_sample(pixels, grid, padding_mode="reflection", align_corners=False)
-    gain = (dice.normal(0.2, count, 1) + dice.normal(0.05, count, 3)).exp()
+    gain = (rng.normal(0.2, count, 1) + rng.normal(0.05, count, 3)).exp()
     return (images * gain[:, :, None, None]).clamp(0, 1)
 
 

@@ -1,8 +1,8 @@
 """The losses, one function each, and their weighted sum (paper, "Training stage").
 
-B samples; masks are (B, h, w); boxes xyxy in [0, 1]. Where the text cannot be followed (counts of a binarised
-mask have no gradient; the filter's residual on its own query only measures feature energy) docs/paper.md says
-what is done instead.
+B samples; masks are (B, h, w); boxes xyxy in [0, 1]. docs/paper.md explains the departures from the paper:
+counts of a binarised mask have no gradient, and the filter's residual on its own query only measures feature
+energy.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True, kw_only=True)
 class LossWeights:
-    """Weights of the sum. The paper's are `PAPER`; ours add what helps a small network tell objects apart."""
+    """Weights of the sum. `PAPER` has the paper's; ours add terms that help to tell objects apart."""
 
     presence: float = 0.5  # eta_1, L_BCE
-    score: float = 0.5  # the same of the surest cell, by which frames are chosen
+    score: float = 0.5  # the same for the highest cell, which gives the frame its score
     box: float = 1.0  # eta_2, L_smooth
     mask_in_box: float = 0.3  # eta_2, L_IoU^s2b
     filter: float = 0.3  # eta_3, L_f
     mask: float = 1.0  # eta_4, L_seg
-    dice: float = 1.0  # overlap of the mask, indifferent to the object's size
+    dice: float = 1.0  # soft overlap of the mask, independent of the object's size
     cells: float = 0.5  # is the object in this stride-16 cell?
-    similarity: float = 0.5  # the same question put to O alone
+    similarity: float = 0.5  # the same from the similarity map O alone
     contrast: float = 0.3  # each query against every frame of the batch
     query_mask: float = 0.5  # the built-in query segmenter
-    query_quality: float = 0.1  # and its own quality
+    query_quality: float = 0.1  # its estimate of its own IoU
 
 
 PAPER = LossWeights(
@@ -47,9 +47,9 @@ PAPER = LossWeights(
 
 
 def shared_count(count: Tensor) -> Tensor:
-    """What this process divides its sums by: its share of the count over all processes, which is at least 1.
+    """The divisor of this process's sums: the count over all processes, at least 1, over their number.
 
-    Gradients are averaged over processes, so that together they are those of one process with all samples.
+    Gradients are averaged over processes, so together they equal those of one process with all samples.
     """
     processes = 1
     if distributed.is_available() and distributed.is_initialized():
@@ -67,7 +67,7 @@ def presence_loss(logits: Tensor, presence: Tensor) -> Tensor:
 def box_loss(boxes: Tensor, wanted: Tensor, weight: Tensor, *, beta: float = 1 / 28) -> Tensor:
     """L_smooth of cell-wise boxes (B, 4, H, W) to (B, 4), weighted by (B, H, W).
 
-    The quadratic part ends at one cell, not at the whole image as with the paper's 1.
+    The quadratic part ends at one cell; with the paper's beta of 1 it would end at the whole image.
     """
     distance = F.smooth_l1_loss(
         boxes, wanted[:, :, None, None].expand_as(boxes), beta=beta, reduction="none"
@@ -76,7 +76,7 @@ def box_loss(boxes: Tensor, wanted: Tensor, weight: Tensor, *, beta: float = 1 /
 
 
 def mask_in_box_loss(probability: Tensor, inside: Tensor, presence: Tensor, *, alpha: float = 0.25) -> Tensor:
-    """L_IoU^s2b with soft counts: mass of the mask in the box against mass outside and holes inside.
+    """L_IoU^s2b with soft counts: mask inside the box against mask outside it and holes inside it.
 
     probability, inside: (B, h, w), `inside` the share of each pixel in the true box; alpha: alpha_IoU.
     """
@@ -90,9 +90,9 @@ def mask_in_box_loss(probability: Tensor, inside: Tensor, presence: Tensor, *, a
 def filter_loss(response: Tensor, boxes: Tensor, presence: Tensor, sigma: float) -> Tensor:
     """L_f on search frames: squared distance of responses (B, H, W) to a Gaussian at the true centre.
 
-    boxes: (B, 4) xyxy in cells; presence: (B,), absent frames want zero everywhere. The object's cells, few
-    among many, count again by themselves. Evaluated on search frames because at the closed-form optimum on
-    the query itself it only measures feature energy.
+    boxes: (B, 4) xyxy in cells; presence: (B,), the target is zero everywhere where the object is absent. As
+    the object's cells are few among many, a second term averages over them alone. Evaluated on search frames
+    because on the query itself, at the closed-form optimum, it only measures feature energy.
     """
     height, width = response.shape[-2:]
     y = torch.arange(height, device=response.device)[None, :, None] + 0.5
@@ -112,17 +112,17 @@ def mask_loss(logits: Tensor, wanted: Tensor, trust: Tensor) -> Tensor:
 
 
 def dice_loss(probability: Tensor, wanted: Tensor, weight: Tensor) -> Tensor:
-    """One minus the soft overlap of the mask, averaged with weights (B,): 0 where there is no mask."""
+    """Soft Dice loss of the mask, averaged with weights (B,), which are 0 where there is no mask."""
     overlap = 2 * (probability * wanted).sum((1, 2)) + 1
     total = probability.sum((1, 2)) + wanted.sum((1, 2)) + 1
     return ((1 - overlap / total) * weight).sum() / shared_count(weight.sum())
 
 
 def balanced_cell_loss(logits: Tensor, wanted: Tensor, alike: Tensor) -> Tensor:
-    """Cross-entropy over cells (B, H, W) in which the object and everything else weigh the same.
+    """Cross-entropy over cells (B, H, W) in which object and background have the same total weight.
 
-    The rest is weighed by its own probability squared, so that what is mistaken counts and empty walls do
-    not; known look-alikes (`alike` 1) always count.
+    Background cells are weighted by their squared probability, as in a focal loss, so that mistakes count and
+    easy cells do not; known look-alikes (`alike` 1) always count.
     """
     positives = shared_count(wanted.sum())
     positive = (F.softplus(-logits) * wanted).sum() / positives
@@ -132,10 +132,10 @@ def balanced_cell_loss(logits: Tensor, wanted: Tensor, alike: Tensor) -> Tensor:
 
 
 def contrast_loss(similarity: Tensor, apart: Tensor, presence: Tensor, *, scale: float = 20.0) -> Tensor:
-    """Each query must like its own frame better than all other frames of the batch.
+    """Each query must be more similar to its own frame than to the frames of other clips in the batch.
 
-    similarity: (B, B) of query i to frame j; apart: (B, B) bool, where the frame surely does not show the
-    query's object; absent queries (presence 0) have no positive and are left out.
+    similarity: (B, B) of query i to frame j; apart: (B, B) bool, true where frame j is known not to show the
+    object of query i. Queries whose object is absent (presence 0) have no positive and are left out.
     """
     own = torch.eye(len(similarity), dtype=torch.bool, device=similarity.device)
     logits = (similarity * scale).masked_fill(~(apart | own), -torch.inf)
@@ -144,7 +144,7 @@ def contrast_loss(similarity: Tensor, apart: Tensor, presence: Tensor, *, scale:
 
 
 def quality_loss(quality_logit: Tensor, mask_logits: Tensor, wanted: Tensor) -> Tensor:
-    """The segmenter must predict its own intersection over union with the truth."""
+    """The segmenter must predict the IoU of its own mask with the truth."""
     found = mask_logits.detach() > 0
     truth = wanted > 0.5
     union = (found | truth).sum((1, 2)).clamp(min=1)
@@ -153,5 +153,5 @@ def quality_loss(quality_logit: Tensor, mask_logits: Tensor, wanted: Tensor) -> 
 
 
 def weighted_sum(terms: dict[str, Tensor], weights: LossWeights) -> Tensor:
-    """L_total."""
+    """L_total: every term times its weight."""
     return torch.stack([terms[f.name] * getattr(weights, f.name) for f in fields(weights)]).sum()

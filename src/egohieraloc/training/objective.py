@@ -1,118 +1,158 @@
 """From a batch of clips to the loss terms: one forward pass of the whole network.
 
-B clips of T frames; S the query window's side, F the frame's.
+B clips of T frames; S the side of the query window, F of a frame; H, W the grid of stride-16 cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from egohieraloc.models.layers import area_pool
-from egohieraloc.models.network import EgoHieraLocNet, QueryFeatures, box_coverage
+from egohieraloc.models.blocks import area_pool
+from egohieraloc.models.network import EgoHieraLocNet, MatchOutput, QueryFeatures, QueryTemplate, box_coverage
+from egohieraloc.models.ram import cell_score
 from egohieraloc.training import losses
 from egohieraloc.training.batches import ClipBatch
+
+Scalars = dict[str, Tensor]  # by name
 
 
 def clip_terms(
     network: EgoHieraLocNet, batch: ClipBatch, chance: Tensor, *, negatives: int = 0
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Loss terms by name (see `LossWeights`) and figures to watch, all scalars.
+) -> tuple[Scalars, Scalars]:
+    """Loss terms (see `LossWeights`) and accuracies to log.
 
-    chance: (B, 2) uniform random numbers, which decide how each query's mask is known. After the frames of
-    its own clip a query is shown `negatives` frames of other clips, those it likes best: it is in none.
+    chance: (B, 2) uniform random numbers that decide how each query's mask is obtained. After the frames of
+    its own clip, each query is matched with `negatives` frames of other clips: the most similar ones that do
+    not show its object.
     """
     times = batch.presence.shape[1]
-    size = batch.query.shape[-1]
-    visible = (batch.query.amax(1, keepdim=True) > 0.02).float()
-    query = network.encode_query(batch.query, batch.query_box / size, visible)
-    mask, quality, level = _choose_masks(query, batch.query_mask, chance)
-    template = network.template(query, mask, quality, level)
+    query, template = _encode_queries(network, batch, chance)
     features = network.encode_frames(batch.frames.flatten(0, 1))
-    cross = _cross_similarity(template.tokens, template.foreground, features.match[::times])
+    similarity = _cross_similarity(template.tokens, template.foreground, features.match[::times])
     apart = (batch.source[:, None, None] != batch.shown).all(-1)
-    seen, truth = _add_negatives(cross.detach().masked_fill(~apart, -torch.inf), times, negatives)
-    number = torch.arange(seen.numel(), device=seen.device).view_as(seen)
+    matched = _with_negatives(similarity.detach().masked_fill(~apart, -torch.inf), times, negatives)
+    number = torch.arange(matched.frame.numel(), device=similarity.device).view_as(matched.frame)
     output, _ = network.match(
         template,
-        features[seen.flatten()],
+        features[matched.frame.flatten()],
         network.initial_state(template),
-        outlined=number[:, :times].flatten(),  # negatives have no mask to learn
+        outlined=number[:, :times].flatten(),  # negatives have no mask to learn from
+        presence=True,
     )
-    ram = output.ram
-
-    presence, boxes = truth(batch.presence), truth(batch.boxes) / batch.frames.shape[-1]
-    grid = output.response.shape[-1]
-    cells = _cell_targets(truth(batch.masks), grid)
-    alike = _cell_targets(truth(batch.distractor_masks), grid)
-    masks, shown, box = (v.flatten(0, 1) for v in (batch.masks, batch.presence, batch.boxes))
-    inside = box_coverage(box / batch.frames.shape[-1], *masks.shape[-2:])
-    logits = ram.mask_logits.float()
-    probability = logits.sigmoid()
-    query_logits = query.mask_logits.float()
-    query_truth = area_pool(batch.query_mask.float(), query_logits)[:, 0]
-    trust = batch.trust.repeat_interleave(times)
-    terms = {
-        "presence": losses.presence_loss(ram.presence_logit, presence),
-        "score": losses.presence_loss(ram.score_logit, presence),
-        "box": losses.box_loss(ram.boxes, boxes, cells * presence[:, None, None]),
-        "mask_in_box": losses.mask_in_box_loss(probability, inside, shown),
-        "filter": losses.filter_loss(output.response, boxes * grid, presence, network.config.dcf.sigma),
-        "mask": losses.mask_loss(logits, masks, trust),
-        "dice": losses.dice_loss(probability, masks, shown * trust),
-        "cells": losses.balanced_cell_loss(ram.cell_logits, cells, alike),
-        "similarity": losses.balanced_cell_loss(
-            network.coarse[0] * output.foreground.float() + network.coarse[1], cells, alike
-        ),
-        "contrast": losses.contrast_loss(cross, apart, batch.presence[:, 0]),
-        "query_mask": losses.mask_loss(query_logits, query_truth, batch.trust)
-        + losses.dice_loss(query_logits.sigmoid(), query_truth, batch.trust),
-        "query_quality": losses.quality_loss(query.quality_logit, query_logits, query_truth),
-    }
-    return terms, {
-        "mask_iou": _overlap(probability > 0.5, masks > 0.5, shown),
-        "score_accuracy": ((ram.score_logit > 0) == (presence > 0.5)).float().mean(),
-        "presence_accuracy": ((ram.presence_logit > 0) == (presence > 0.5)).float().mean(),
-        "query_iou": _overlap(query_logits > 0, query_truth > 0.5, torch.ones_like(batch.trust)),
-    }
+    frame_terms, frame_figures = _frame_terms(network, output, batch, matched)
+    mask_terms, mask_figures = _mask_terms(output.ram.mask_logits, batch)
+    contrast = losses.contrast_loss(similarity, apart, batch.presence[:, 0])
+    query_terms, query_figures = _query_terms(query, batch)
+    terms = frame_terms | mask_terms | {"contrast": contrast} | query_terms
+    return terms, frame_figures | mask_figures | query_figures
 
 
-def _add_negatives(similarity: Tensor, times: int, count: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Which of the B*T frames each query sees, (B, T + count), and what makes the truth (B, T, ...) fit them.
+@dataclass(frozen=True, eq=False)
+class MatchedFrames:
+    """The frames each query is matched with: those of its clip, then negatives from other clips.
 
-    similarity: (B, B) of queries to the first frames of clips, -inf where the object may be there. A query
-    without enough other clips sees its own first frame again.
+    A query without enough negatives is matched with the first frame of its own clip again.
+    """
+
+    frame: Tensor  # (B, T + negatives) indices into the B * T frames
+    is_own: Tensor  # (B, negatives) bool: the own first frame instead of a negative
+
+    def labels(self, values: Tensor) -> Tensor:
+        """Labels (B, T, ...) of the clips as labels of the matched frames; they are zero for negatives."""
+        shape = (*self.is_own.shape, *(1,) * (values.ndim - 2))
+        return torch.cat([values, values[:, :1] * self.is_own.reshape(shape)], 1).flatten(0, 1)
+
+
+def _with_negatives(similarity: Tensor, times: int, count: int) -> MatchedFrames:
+    """Add the `count` most similar frames of other clips to the frames of each query's own clip.
+
+    similarity: (B, B) of queries to the first frames of clips, -inf where the clip may show the object.
     """
     clips = len(similarity)
     own = torch.arange(clips, device=similarity.device)
     others = similarity.masked_fill(own[:, None] == own, -torch.inf)
     best = others.topk(min(count, clips), 1)
-    again = best.values == -torch.inf
-    rows = torch.where(again, own[:, None], best.indices) * times
-    seen = torch.cat([own[:, None] * times + torch.arange(times, device=own.device), rows], 1)
+    is_own = best.values == -torch.inf
+    negatives = torch.where(is_own, own[:, None], best.indices) * times
+    frame = torch.cat([own[:, None] * times + torch.arange(times, device=own.device), negatives], 1)
+    return MatchedFrames(frame, is_own)
 
-    def truth(values: Tensor) -> Tensor:
-        shape = (*again.shape, *(1,) * (values.ndim - 2))
-        return torch.cat([values, values[:, :1] * again.reshape(shape)], 1).flatten(0, 1)
 
-    return seen, truth
+def _encode_queries(
+    network: EgoHieraLocNet, batch: ClipBatch, chance: Tensor
+) -> tuple[QueryFeatures, QueryTemplate]:
+    visible = (batch.query.amax(1, keepdim=True) > 0.02).float()
+    query = network.encode_query(batch.query, batch.query_box / batch.query.shape[-1], visible)
+    mask, quality, level = _choose_masks(query, batch.query_mask, chance)
+    return query, network.template(query, mask, quality, level)
 
 
 def _choose_masks(query: QueryFeatures, truth: Tensor, chance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Foreground mask (B, 1, h, w), quality (B,) and level (B,) as they vary at inference.
+    """Foreground mask (B, 1, h, w), quality (B,) and level (B,), varied as they vary at inference.
 
-    Half of the queries take the segmenter's own guess, three tenths the truth, the rest have none (level 2);
-    a quarter of the guesses are used softly (level 1).
+    Half of the queries use the segmenter's prediction, three tenths the true mask, the rest none (level 2); a
+    quarter of the predictions are used softly (level 1).
     """
-    guess = (query.mask_logits.detach()[:, None] > 0).float()
-    truth = area_pool(truth.float(), guess)
-    kind, trust = chance.unbind(1)
-    mask = torch.where((kind < 0.5)[:, None, None, None], guess, truth)
+    predicted = (query.mask_logits.detach()[:, None] > 0).float()
+    truth = area_pool(truth.float(), predicted)
+    kind, quality = chance.unbind(1)
+    mask = torch.where((kind < 0.5)[:, None, None, None], predicted, truth)
     level = torch.where(kind > 0.8, 2, torch.where(kind < 0.125, 1, 0))
-    return mask, 0.4 + 0.2 * trust, level
+    return mask, 0.4 + 0.2 * quality, level
+
+
+def _frame_terms(
+    network: EgoHieraLocNet, output: MatchOutput, batch: ClipBatch, matched: MatchedFrames
+) -> tuple[Scalars, Scalars]:
+    """Is the object in the frame, and where? For all matched frames."""
+    ram, grid = output.ram, output.response.shape[-1]
+    presence, boxes = matched.labels(batch.presence), matched.labels(batch.boxes) / batch.frames.shape[-1]
+    cells = _cell_targets(matched.labels(batch.masks), grid)
+    alike = _cell_targets(matched.labels(batch.distractor_masks), grid)
+    similarity_logits = network.coarse[0] * output.foreground.float() + network.coarse[1]
+    terms = {
+        "presence": losses.presence_loss(ram.presence_logit, presence),
+        "score": losses.presence_loss(cell_score(ram.cell_logits), presence),
+        "box": losses.box_loss(ram.boxes, boxes, cells * presence[:, None, None]),
+        "filter": losses.filter_loss(output.response, boxes * grid, presence, network.config.dcf.sigma),
+        "cells": losses.balanced_cell_loss(ram.cell_logits, cells, alike),
+        "similarity": losses.balanced_cell_loss(similarity_logits, cells, alike),
+    }
+    return terms, {
+        "score_accuracy": ((cell_score(ram.cell_logits) > 0) == (presence > 0.5)).float().mean(),
+        "presence_accuracy": ((ram.presence_logit > 0) == (presence > 0.5)).float().mean(),
+    }
+
+
+def _mask_terms(mask_logits: Tensor, batch: ClipBatch) -> tuple[Scalars, Scalars]:
+    """The object's mask (B * T, h, w) in the frames of its own clip."""
+    masks, present, boxes = (v.flatten(0, 1) for v in (batch.masks, batch.presence, batch.boxes))
+    inside = box_coverage(boxes / batch.frames.shape[-1], *masks.shape[-2:])
+    trust = batch.trust.repeat_interleave(batch.presence.shape[1])
+    logits = mask_logits.float()
+    probability = logits.sigmoid()
+    terms = {
+        "mask_in_box": losses.mask_in_box_loss(probability, inside, present),
+        "mask": losses.mask_loss(logits, masks, trust),
+        "dice": losses.dice_loss(probability, masks, present * trust),
+    }
+    return terms, {"mask_iou": _mean_iou(probability > 0.5, masks > 0.5, present)}
+
+
+def _query_terms(query: QueryFeatures, batch: ClipBatch) -> tuple[Scalars, Scalars]:
+    """The built-in segmenter: the query's mask, and how good it is."""
+    logits = query.mask_logits.float()
+    truth = area_pool(batch.query_mask.float(), logits)[:, 0]
+    terms = {
+        "query_mask": losses.mask_loss(logits, truth, batch.trust)
+        + losses.dice_loss(logits.sigmoid(), truth, batch.trust),
+        "query_quality": losses.quality_loss(query.quality_logit, logits, truth),
+    }
+    return terms, {"query_iou": _mean_iou(logits > 0, truth > 0.5, torch.ones_like(batch.trust))}
 
 
 def _cell_targets(masks: Tensor, grid: int) -> Tensor:
@@ -123,10 +163,10 @@ def _cell_targets(masks: Tensor, grid: int) -> Tensor:
 
 
 def _cross_similarity(tokens: Tensor, foreground: Tensor, cells: Tensor, *, most_tokens: int = 48) -> Tensor:
-    """Similarity (B, B) of each query to each frame: mean of its four most alike cells.
+    """Similarity (B, B) of each query to each frame: the mean over the frame's four most similar cells.
 
-    tokens: (B, N, D); foreground: (B, N); cells: (B, D, H, W). The heaviest `most_tokens` tokens stand for a
-    query; weights are disturbed by their order, so that all scales are represented.
+    tokens: (B, N, D); foreground: (B, N); cells: (B, D, H, W). A query is represented by its `most_tokens`
+    tokens of largest foreground weight; a small offset breaks ties so that all scales are represented.
     """
     count = tokens.shape[1]
     spread = torch.arange(count, device=tokens.device).float().mul(0.618034).frac()  # even over the scales
@@ -138,7 +178,7 @@ def _cross_similarity(tokens: Tensor, foreground: Tensor, cells: Tensor, *, most
     return best.topk(4, -1).values.mean(-1).float()
 
 
-def _overlap(found: Tensor, truth: Tensor, counts: Tensor) -> Tensor:
-    """Mean overlap of masks (B, h, w) where they count (B,)."""
+def _mean_iou(found: Tensor, truth: Tensor, weight: Tensor) -> Tensor:
+    """Mean IoU of masks (B, h, w), weighted by (B,)."""
     iou = (found & truth).sum((1, 2)) / (found | truth).sum((1, 2)).clamp(min=1)
-    return (iou * counts).sum() / losses.shared_count(counts.sum())
+    return (iou * weight).sum() / losses.shared_count(weight.sum())

@@ -1,4 +1,4 @@
-"""A look at what is being learnt: queries, frames and truth of clips side by side."""
+"""Contact sheets of training clips: queries, frames and labels side by side."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ TRUTH, BOX, ABSENT = (0, 255, 0), (255, 220, 0), (255, 40, 40)
 
 
 def contact_sheet(batch: ClipBatch) -> Rgb:
-    """One row per clip: query with its box, query mask, then each frame with box and outline of the truth.
+    """One row per clip: query with its box, query mask, then each frame with the true box and outline.
 
-    A red bar over a frame says that the target is absent, a green one that it is there.
+    A green bar above a frame means that the target is present, a red one that it is absent.
     """
     rows = [_row(batch, clip) for clip in range(len(batch.query))]
     return np.concatenate(rows)
 
 
 def write_contact_sheet(folder: str | Path, batch: ClipBatch) -> None:
-    """`contact_sheet.png` at full size, and an overview of it, `contact_sheet.jpg`."""
+    """Write `contact_sheet.png` at full size and an overview of it, `contact_sheet.jpg`."""
     sheet = contact_sheet(batch)
     write_image(Path(folder) / "contact_sheet.png", sheet)
     with atomic_path(Path(folder) / "contact_sheet.jpg") as temporary:
@@ -38,14 +38,14 @@ def write_contact_sheet(folder: str | Path, batch: ClipBatch) -> None:
 
 
 def overview(sheet: Rgb) -> Rgb:
-    """The sheet in two columns at half its size."""
+    """The sheet in two columns at half size."""
     height, width = sheet.shape[:2]
     middle = -(-(height // (2 * TILE_PX)) // 2) * 2 * TILE_PX  # whole rows
     rest = np.zeros((middle, width, 3), np.uint8)
     rest[: height - middle] = sheet[middle:]
-    return cv2.resize(
-        np.concatenate([sheet[:middle], rest], 1), (width, middle // 2), interpolation=cv2.INTER_AREA
-    )
+    columns = np.concatenate([sheet[:middle], rest], 1)
+    small: Rgb = cv2.resize(columns, (width, middle // 2), interpolation=cv2.INTER_AREA)
+    return small
 
 
 def _row(batch: ClipBatch, clip: int) -> Rgb:

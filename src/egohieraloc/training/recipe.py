@@ -21,29 +21,36 @@ from egohieraloc.settings import override, to_dict, update
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.calibrate import PACK_LIMIT
 from egohieraloc.training.checkpoint import TrainState
-from egohieraloc.training.composer.clip_stream import Composer
+from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.composed_videos import AS_VIDEO, compose_halves
-from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.packs import read_packs
+from egohieraloc.training.cuda_graph import GraphedComposer
 from egohieraloc.training.footage.clips import FootageClips
 from egohieraloc.training.footage.footage import FootageConfig
 from egohieraloc.training.footage.loading import LoadedClips, open_footage
-from egohieraloc.training.loop import ClipSource, OptimConfig, join_processes, train
+from egohieraloc.training.loop import ClipSource, Run, join_processes, train
 from egohieraloc.training.losses import LossWeights
-from egohieraloc.training.replay import ReplayedComposer
-from egohieraloc.training.validate import Ask, Validation, ValidationConfig, composed_answers, ego4d_answers
+from egohieraloc.training.optim import OptimConfig
+from egohieraloc.training.validate import (
+    AnswerQueries,
+    Validation,
+    ValidationConfig,
+    composed_answers,
+    ego4d_answers,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What is trained, from where, on what and how."""
+    """What is trained, from which weights, on which data, and how."""
 
     preset: str = "mini"
-    start: str = "imagenet"  # the backbone's starting weights: "imagenet", "random", or a file or folder
-    weights: str = ""  # or weights of this whole network, a file or a shipped name, to be trained further
+    start: str = "imagenet"  # initial weights of the backbone: "imagenet", "random", or a file or folder
+    weights: str = ""  # or weights of the whole network to continue from: a file or a shipped name
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
-    source: Literal["composed", "footage"] = "composed"  # clips made from packs, or Ego4D-VQ and VISOR
+    source: Literal["composed", "footage"] = "composed"  # clips composed from packs, or Ego4D-VQ and VISOR
     composer: ComposerConfig = field(default_factory=ComposerConfig)
     footage: FootageConfig = field(default_factory=FootageConfig)
     losses: LossWeights = field(default_factory=LossWeights)
@@ -51,13 +58,13 @@ class Recipe:
 
     @property
     def sized_composer(self) -> ComposerConfig:
-        """The composer's settings with the sizes of the network."""
+        """The composer's settings with the image sizes of the network."""
         sizes = {"frame_px": self.network.input_size, "query_px": self.network.query_sizes[0]}
         return update(self.composer, sizes)
 
 
 def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
-    """Read a TOML recipe; `words` like `optim.steps=100` override it. The preset is the network's default."""
+    """Read a TOML recipe; `words` like `optim.steps=100` override it. The network defaults to its preset."""
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
@@ -70,7 +77,7 @@ def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
 
 
 def build_network(recipe: Recipe) -> EgoHieraLocNet:
-    """The network with its starting weights."""
+    """The network with its initial weights."""
     torch.manual_seed(recipe.optim.seed)
     network = EgoHieraLocNet(recipe.network)
     if recipe.weights:
@@ -81,17 +88,17 @@ def build_network(recipe: Recipe) -> EgoHieraLocNet:
     return network
 
 
-def clip_source(composer: Composer, size: int) -> ClipSource:
-    """Composed batches by step; on a GPU replayed as one graph."""
+def clip_source(composer: ClipComposer, size: int) -> ClipSource:
+    """Composed batches by step; on a GPU from a CUDA graph."""
     if composer.generator.device.type == "cuda":
-        return ReplayedComposer(composer, size).batch
+        return GraphedComposer(composer, size).batch
     return lambda step: composer.batch(step, size)
 
 
 def run_recipe(
     recipe: Recipe, data: Path, folder: Path, *, resume: bool = False, minutes: float = math.inf
 ) -> TrainState:
-    """Train on what `data` holds. `folder` gets the recipe, logs, checkpoints and in the end the weights."""
+    """Train on the data in `data`; write recipe, logs, checkpoints and finally the weights to `folder`."""
     process = join_processes(recipe.optim)
     part = part_of_batch(recipe.optim.batch, process.process_index, process.num_processes)
     network = build_network(recipe)
@@ -99,32 +106,24 @@ def run_recipe(
     validate = None
     if process.is_main_process:
         write_json(folder / "recipe.json", to_dict(recipe))
-        if recipe.validation.questions:
-            ask = _open_validation(recipe, data, process.device)
-            validate = Validation(ask, folder, process.device, resume=resume)
-    state = train(
-        network,
-        source,
-        recipe.optim,
-        folder,
-        weights=recipe.losses,
-        validate=validate,
-        resume=resume,
-        until_s=60 * minutes,
-    )
+        if recipe.validation.queries:
+            answer = _open_validation(recipe, data, process.device)
+            validate = Validation(answer, folder, process.device, resume=resume)
+    run = Run(folder, resume, time_limit_s=60 * minutes)
+    state = train(network, source, recipe.optim, run, weights=recipe.losses, validate=validate)
     if process.is_main_process:
         save_weights(folder / "weights.safetensors", state.averaged)
     return state
 
 
 def sample_clips(recipe: Recipe, data: Path, *, clips: int = 8, publishable: bool = False) -> ClipBatch:
-    """The first clips that the recipe would train on."""
+    """The first clips the recipe would train on."""
     if recipe.source == "composed":
         packs = read_packs(data, publishable=publishable)
-        composer = Composer(packs, recipe.sized_composer, "cpu", recipe.optim.seed)
+        composer = ClipComposer(packs, recipe.sized_composer, "cpu", recipe.optim.seed)
         return composer.batch(0, clips)
     if publishable:
-        raise ConfigError("Only composed clips can be made of images that may be published.")
+        raise ConfigError("Only composed clips can be restricted to images that may be published.")
     alone = update(recipe, {"optim": {"batch": clips}, "footage": {"workers": 0}})
     return _open_source(alone, data, torch.device("cpu"), slice(clips))(0)
 
@@ -133,17 +132,17 @@ def _open_source(recipe: Recipe, data: Path, device: torch.device, part: slice) 
     """This process's part of every batch."""
     size, seed = recipe.optim.batch, recipe.optim.seed
     if recipe.source == "composed":
-        whole = clip_source(Composer(read_packs(data), recipe.sized_composer, device, seed), size)
+        whole = clip_source(ClipComposer(read_packs(data), recipe.sized_composer, device, seed), size)
         return lambda step: whole(step).take(part)
     footage = open_footage(recipe.footage, data)
     clips = FootageClips(footage, recipe.footage, recipe.network, batch=size, seed=seed)
     return LoadedClips(clips, range(size)[part], workers=recipe.footage.workers, device=device)
 
 
-def _open_validation(recipe: Recipe, data: Path, device: torch.device) -> Ask:
+def _open_validation(recipe: Recipe, data: Path, device: torch.device) -> AnswerQueries:
     config = recipe.validation
     if recipe.source == "footage":
-        return ego4d_answers(data / config.annotations, data / config.clips, config.questions)
+        return ego4d_answers(data / config.annotations, data / config.clips, config.queries)
     shown = update(recipe.sized_composer, AS_VIDEO | {"absent_share": 0.0})
     packs = read_packs(data, split="val", limit=PACK_LIMIT)
-    return composed_answers(compose_halves(packs, device, clips=config.questions, config=shown))
+    return composed_answers(compose_halves(packs, device, clips=config.queries, config=shown))

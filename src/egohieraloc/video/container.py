@@ -46,7 +46,7 @@ class Container:
         first = _first_frame(path)
         if packets is None or first.pts is None:
             return cls._by_counting(path, first)
-        pts = packets.pts[packets.pts >= first.pts]  # a cut may begin with frames nobody can decode
+        pts = packets.pts[packets.pts >= first.pts]  # a cut may begin with frames that cannot be decoded
         keys = np.searchsorted(pts, packets.keys)  # 0 for those before the first frame shown
         if packets.lost > 0:
             _warn(f"{path} ends early: {pts.size} of {pts.size + packets.lost} frames can be read.")
@@ -145,7 +145,7 @@ class Container:
 def format_name(path: Path) -> str:
     """FFmpeg's name of a file's format, such as `matroska,webm`."""
     with _opened(path) as (container, _):
-        return container.format.name
+        return str(container.format.name)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,12 +7,15 @@ those of the resized image, whose sides are whole pixels: they may differ from e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.types import Box, Floats, Rgb
+
+Cell = TypeVar("Cell", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Letterbox:
     def box_from_canvas(self, box: Box) -> Box:
         return Box(*self.points_from_canvas(np.array(box.xyxy).reshape(2, 2)).ravel().tolist())
 
-    def mask_to_frame(self, mask: NDArray) -> tuple[NDArray, Box]:
+    def mask_to_frame(self, mask: NDArray[Cell]) -> tuple[NDArray[Cell], Box]:
         """Crop a grid that covers the canvas (side size / stride) to the cells that touch the image.
 
         Returns the cells and the box they cover in pixels of the image: the image itself, or up to one

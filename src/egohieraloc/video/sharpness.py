@@ -1,4 +1,4 @@
-"""How sharp an image is."""
+"""How sharp an image is, whatever its size. Frames of one size are compared in `geometry/selection.py`."""
 
 from __future__ import annotations
 

@@ -1,360 +1,265 @@
-"use strict";
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const { samples, curve, tracks, video, query } = data;
-  const count = samples.time.length;
-  samples.image.forEach((uri, sample, all) => { all[sample] = uri || all[sample - 1]; });
-  const answer = data.found ? tracks[0] : null;
-  const byId = (id) => document.getElementById(id);
-  const SVG = "http://www.w3.org/2000/svg";
-  const FILM_FIRST = 12;
+// The report: shows the JSON value that stands in the page, see html.py.
+import { candidates, confidence, fromTo, halfSample, spanOf } from "./answer.js";
+import { Curve } from "./curve.js";
+import { imageOver, marks, outline } from "./marks.js";
+import { sceneLegend, sceneWords, startScene } from "./scene.js";
+import { byId, clock, draw, legend, make, showPlaying } from "./tools.js";
 
-  function make(tag, attributes = {}, ...children) {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    element.append(...children);
-    return element;
-  }
-  function draw(tag, attributes = {}, ...children) {
-    const element = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    element.append(...children);
-    return element;
-  }
-  function clock(seconds) {
-    const tenths = Math.round(seconds * 10);
-    const minutes = Math.floor(tenths / 600);
-    const rest = (tenths % 600) / 10;
-    return `${minutes}:${rest.toFixed(1).padStart(4, "0")}`;
-  }
-  const percent = (value) => `${Math.round(100 * value)} %`;
+const FILM_FIRST = 12, MAPS_SHOWN = 4;
+const MAPS = [
+  ["foreground", "Foreground O: similarity to the query"],
+  ["likelihood", "Likelihood Z: query rather than its background"],
+  ["response", "Filter response: correlation filter"],
+  ["location", "Location: QAM, response under the ellipse"],
+  ["mask", "Mask: RAM"],
+];
+const FACTORS = ["weight", "semantic", "depth", "reprojection", "baseline"];
+const data = JSON.parse(byId("data").textContent);
+const { result, thumbnails, scene } = data;
+const { video, curve } = result;
+const times = curve.time_s, count = times.length;
+const tracks = candidates(result).map(({ track }) => track);
+const answer = result.found ? result.track : null;
+thumbnails.forEach((uri, sample, all) => { all[sample] = uri || all[sample - 1]; });
 
-  // Which track, the answer first, speaks of a sample.
-  function viewAt(sample) {
-    for (const [rank, track] of tracks.entries()) {
-      if (sample >= track.start && sample <= track.end) return { rank, ...track.views[sample - track.start] };
-    }
-    return null;
-  }
+// At most so many of a list, evenly taken.
+const spread = (list, most) => (list.length <= most ? list
+  : Array.from({ length: most }, (_, i) => list[Math.round(i * (list.length - 1) / (most - 1))]));
 
-  function marks(width, height, view, other) {
-    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" });
-    if (!view) return svg;
-    if (view.mask) {
-      const [x1, y1, x2, y2] = view.maskBox || [0, 0, width, height];
-      svg.append(draw("image", {
-        href: view.mask, x: x1, y: y1, width: x2 - x1, height: y2 - y1, preserveAspectRatio: "none", opacity: 0.32,
-      }));
-    }
-    if (view.box) {
-      const [x1, y1, x2, y2] = view.box;
-      const place = { x: x1, y: y1, width: x2 - x1, height: y2 - y1, rx: 2 };
-      svg.append(draw("rect", { class: "halo", ...place }), draw("rect", { class: other ? "mark other" : "mark", ...place }));
-    }
-    return svg;
-  }
-  function image(sample) {
-    const view = viewAt(sample);
-    return [
-      make("img", { src: samples.image[sample], alt: `Frame at ${clock(samples.time[sample])}`, draggable: "false" }),
-      marks(video.width, video.height, view, view && view.rank > 0),
-    ];
-  }
+// What is known of a sample, by the answer first: its prediction, and whether that is the answer's.
+function seenIn(sample) {
+  const track = tracks.find((each) => each[0].sample <= sample && sample <= each.at(-1).sample);
+  return track && { ...track[sample - track[0].sample], other: track !== answer };
+}
 
-  // The part of a frame around its box, never less than a third of the frame.
-  function closeUp(view) {
-    const [x1, y1, x2, y2] = view.box;
-    const scale = Math.min(1, Math.max((x2 - x1) * 2.2 / video.width, (y2 - y1) * 2.2 / video.height, 0.34));
-    const width = scale * video.width, height = scale * video.height;
-    const left = Math.max(0, Math.min(video.width - width, (x1 + x2 - width) / 2));
-    const top = Math.max(0, Math.min(video.height - height, (y1 + y2 - height) / 2));
-    const svg = marks(video.width, video.height, view, false);
-    svg.setAttribute("viewBox", `${left} ${top} ${width} ${height}`);
-    svg.setAttribute("class", "alone");
-    svg.style.aspectRatio = `${video.width} / ${video.height}`;
-    svg.prepend(draw("image", { href: samples.image[view.sample], width: video.width, height: video.height, preserveAspectRatio: "none" }));
-    return svg;
-  }
+// A frame with what was seen in it, or a part of it: [left, top, width, height].
+function frame(sample, part = [0, 0, video.width, video.height]) {
+  const seen = seenIn(sample);
+  const svg = draw("svg", { class: "alone", viewBox: part.join(" "), role: "img", "aria-label": `Frame at ${clock(times[sample])}` });
+  svg.style.aspectRatio = `${video.width} / ${video.height}`;
+  if (thumbnails.length) svg.append(imageOver([0, 0, video.width, video.height], thumbnails[sample]));
+  if (seen) svg.append(...marks(seen, seen.other ? "mark other" : "mark"));
+  return svg;
+}
 
-  const listeners = [];
-  let current = -1;
-  function show(sample) {
-    sample = Math.max(0, Math.min(count - 1, sample));
-    if (sample === current) return;
-    current = sample;
-    byId("viewer").replaceChildren(...image(sample));
-    const view = viewAt(sample);
-    byId("moment").textContent =
-      `${clock(samples.time[sample])} · frame ${samples.frame[sample]} · score ${curve.smooth[sample].toFixed(2)}` +
-      (view ? "" : " · no box");
-    for (const listener of listeners) listener(sample);
-  }
+// The part of a frame around a box, never less than a third of the frame.
+function around([x1, y1, x2, y2]) {
+  const scale = Math.min(1, Math.max((x2 - x1) * 2.2 / video.width, (y2 - y1) * 2.2 / video.height, 0.34));
+  const width = scale * video.width, height = scale * video.height;
+  const left = Math.max(0, Math.min(video.width - width, (x1 + x2 - width) / 2));
+  const top = Math.max(0, Math.min(video.height - height, (y1 + y2 - height) / 2));
+  return [left, top, width, height];
+}
 
-  function header() {
-    if (answer) {
-      byId("headline").textContent =
-        `Last seen from ${clock(samples.time[answer.start])} to ${clock(samples.time[answer.end])}`;
-    } else {
-      byId("headline").textContent = "Not seen in this video";
-    }
-    const facts = [answer ? `confidence ${percent(data.score)}` : data.reason, video.name,
-      `${video.width} × ${video.height}`, `${count} samples at ${video.sampleFps} per second`];
-    byId("subline").textContent = facts.join(" · ");
-    document.title = `${byId("headline").textContent} · ${video.name}`;
-    byId("notes").hidden = !data.notes.length;
-    byId("notes").append(...data.notes.map((note) => make("li", {}, note)));
-  }
+const listeners = [];
+let current = -1;
+function show(sample) {
+  sample = Math.max(0, Math.min(count - 1, sample));
+  if (sample === current || !count) return;
+  current = sample;
+  byId("viewer").replaceChildren(frame(sample));
+  byId("moment").textContent =
+    `${clock(times[sample])} · frame ${curve.frame[sample]} · score ${curve.smooth[sample].toFixed(2)}` +
+    (seenIn(sample) ? "" : " · no box");
+  for (const listener of listeners) listener(sample);
+}
+const showMiddle = (first, last) => show(Math.round((first + last) / 2));
 
-  function queryCard() {
-    const shape = { box: query.box, mask: query.mask };
-    byId("query").append(
-      make("img", { src: query.image, alt: "The object asked for", draggable: "false" }),
-      marks(query.width, query.height, shape, false),
-    );
+function facts(list, entries) {
+  for (const [name, value] of entries) list.append(make("dt", {}, name), make("dd", {}, value));
+}
+
+function header() {
+  const name = video.path.split(/[\\/]/).pop();
+  byId("headline").textContent = answer ? `Last seen from ${fromTo(answer, "to")}` : "Not seen in this video";
+  byId("subline").textContent = [answer ? confidence(result) : result.reason, name,
+    `${video.width} × ${video.height}`, `${count} samples at ${result.sample_fps} per second`].join(" · ");
+  document.title = `${byId("headline").textContent} · ${name}`;
+  byId("notes").hidden = !data.notes.length;
+  byId("notes").append(...data.notes.map((note) => make("li", {}, note)));
+}
+
+function queryCard() {
+  const { box, foreground, seen_at_s: seenAt } = result.query;
+  const [x1, y1, x2, y2] = data.query.part;
+  const svg = draw("svg", { viewBox: `${x1} ${y1} ${x2 - x1} ${y2 - y1}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  const entries = [];
+  if (foreground) {
     const levels = ["clear outline", "soft outline", "no outline, box only"];
-    const facts = [];
-    if (query.level !== null) facts.push(["Mask", `level ${query.level}: ${levels[query.level]}`], ["Mask quality", query.quality.toFixed(2)]);
-    if (query.seenAt !== null) facts.push(["Seen at", clock(query.seenAt)]);
-    fill(byId("query-facts"), facts);
+    svg.append(imageOver(foreground.box, `data:image/png;base64,${foreground.mask}`, { class: "tint grey" }));
+    entries.push(["Mask", `level ${foreground.level}: ${levels[foreground.level]}`], ["Mask quality", foreground.quality.toFixed(2)]);
   }
-  function fill(list, facts) {
-    for (const [name, value] of facts) list.append(make("dt", {}, name), make("dd", {}, value));
-  }
+  if (seenAt !== null) entries.push(["Seen at", clock(seenAt)]);
+  svg.append(...outline(box, "mark"));
+  byId("query").append(make("img", { src: data.query.image, alt: "The object that was searched for", draggable: "false" }), svg);
+  facts(byId("query-facts"), entries);
+}
 
-  function curveCard() {
-    const box = byId("curve");
-    const left = 30, right = 8, top = 10, bottom = 24;
-    const first = samples.time[0], last = samples.time[count - 1];
-    const half = count > 1 ? (last - first) / (count - 1) / 2 : 0.5;
-    let x, y, cursor, knob;
-    function place() {
-      const width = box.clientWidth, height = box.clientHeight;
-      x = (sample) => left + (width - left - right) * ((samples.time[sample] - first + half) / (last - first + 2 * half));
-      y = (value) => top + (height - top - bottom) * (1 - Math.max(0, Math.min(1, value)));
-      const step = count > 1 ? (x(count - 1) - x(0)) / (count - 1) / 2 : 4;
-      const line = (values) => values.map((value, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join("");
-      const svg = draw("svg", { "aria-hidden": "true" });
-      const shade = (start, end, name) => svg.append(draw("rect", {
-        class: name, x: x(start) - step, y: top, width: x(end) - x(start) + 2 * step, height: height - top - bottom, rx: 3,
-      }));
-      for (const [start, end] of passed()) shade(start, end, "passed");
-      if (answer) shade(answer.start, answer.end, "chosen");
-      for (const value of [0, 0.5, 1]) {
-        svg.append(draw("line", { class: "axis", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
-          draw("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end" }, String(value)));
-      }
-      const ticks = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600];
-      const every = ticks.find((tick) => (last - first) / tick <= width / 75) || ticks[ticks.length - 1];
-      for (let time = Math.ceil(first / every) * every; time <= last; time += every) {
-        const at = left + (width - left - right) * ((time - first + half) / (last - first + 2 * half));
-        svg.append(draw("text", { x: at, y: height - 5, "text-anchor": "middle" }, clock(time).replace(/\.0$/, "")));
-      }
-      svg.append(draw("path", { class: "under", d: `${line(curve.smooth)}L${x(count - 1)} ${y(0)}L${x(0)} ${y(0)}Z` }),
-        draw("path", { class: "raw", d: line(curve.raw) }), draw("path", { class: "smooth", d: line(curve.smooth) }),
-        draw("line", { class: "threshold", x1: left, x2: width - right, y1: y(curve.threshold), y2: y(curve.threshold) }));
-      cursor = draw("line", { class: "cursor", y1: top, y2: height - bottom });
-      knob = draw("circle", { class: "knob", r: 4.5 });
-      svg.append(cursor, knob);
-      box.replaceChildren(svg);
-      if (current >= 0) move(current);
-    }
-    function move(sample) {
-      cursor.setAttribute("x1", x(sample));
-      cursor.setAttribute("x2", x(sample));
-      knob.setAttribute("cx", x(sample));
-      knob.setAttribute("cy", y(curve.smooth[sample]));
-      box.setAttribute("aria-valuenow", sample);
-      box.setAttribute("aria-valuetext", `${clock(samples.time[sample])}, score ${curve.smooth[sample].toFixed(2)}`);
-    }
-    function pick(event) {
-      const inside = event.clientX - box.getBoundingClientRect().left;
-      let best = 0;
-      for (let i = 1; i < count; i++) if (Math.abs(x(i) - inside) < Math.abs(x(best) - inside)) best = i;
-      show(best);
-    }
-    box.setAttribute("aria-valuemax", count - 1);
-    box.addEventListener("pointerdown", (event) => { box.setPointerCapture(event.pointerId); pick(event); });
-    box.addEventListener("pointermove", (event) => { if (event.buttons) pick(event); });
-    const keys = { ArrowLeft: -1, ArrowRight: 1, ArrowDown: -1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -count, End: count };
-    box.addEventListener("keydown", (event) => {
-      if (!(event.key in keys)) return;
-      event.preventDefault();
-      show(current + keys[event.key]);
-    });
-    place();
-    new ResizeObserver(place).observe(box);
-    listeners.push(move);
-    const dashes = "repeating-linear-gradient(90deg, var(--quiet) 0 5px, transparent 5px 8px)";
-    const entries = [["var(--accent)", "score, smoothed", "line"], ["color-mix(in srgb, var(--quiet) 45%, transparent)", "score of each sample", "line"], [dashes, "threshold", "line"]];
-    if (answer) entries.push(["var(--accent-soft)", "the answer"]);
-    if (passed().length) entries.push(["var(--other-soft)", "not chosen"]);
-    byId("legend").append(...legend(entries));
-    chips();
+// Intervals that are not the answer, those of the other candidates among them: [first sample, last sample].
+function passed() {
+  const ends = (track) => [track[0].sample, track.at(-1).sample];
+  const apart = (a, b) => a[1] < b[0] || a[0] > b[1];
+  const kept = answer ? [ends(answer)] : [];
+  for (const one of [...result.intervals, ...tracks.map(ends)]) {
+    if (kept.every((other) => apart(one, other))) kept.push(one);
   }
-  function legend(entries) {
-    return entries.map(([colour, text, kind = ""]) => {
-      const swatch = make("i", { class: kind });
-      swatch.style.background = colour;
-      return make("li", {}, swatch, text);
-    });
+  return kept.slice(answer ? 1 : 0).sort((a, b) => a[0] - b[0]);
+}
+
+function curveCard() {
+  const span = ([first, last], name) => spanOf(result, times[first], times[last], name);
+  const spans = passed().map((interval) => span(interval, "passed"));
+  if (answer) spans.push(span([answer[0].sample, answer.at(-1).sample], "chosen"));
+  const nearest = (time) => times.reduce((best, each, i) => (Math.abs(each - time) < Math.abs(times[best] - time) ? i : best), 0);
+  const shown = new Curve(byId("curve"), {
+    onPick: (time) => show(nearest(time)),
+    onStep: (samples) => show(current + samples),
+  });
+  const half = halfSample(result);
+  if (count) shown.set({ scores: curve, start_s: times[0] - half, end_s: times.at(-1) + half, spans });
+  listeners.push((sample) => shown.move(times[sample]));
+  const dashes = "repeating-linear-gradient(90deg, var(--quiet) 0 5px, transparent 5px 8px)";
+  const entries = [["var(--accent)", "score, smoothed", "line"], ["color-mix(in srgb, var(--quiet) 45%, transparent)", "score of each sample", "line"], [dashes, "threshold", "line"]];
+  if (answer) entries.push(["var(--accent-soft)", "the answer"]);
+  if (passed().length) entries.push(["var(--other-soft)", "not chosen"]);
+  byId("legend").append(...legend(entries));
+  chips();
+}
+function chips() {
+  const chip = (first, last, name, text) => {
+    const button = make("button", { type: "button", class: name }, `${clock(times[first])} – ${clock(times[last])}, ${text}`);
+    button.addEventListener("click", () => showMiddle(first, last));
+    return button;
+  };
+  const all = passed().map(([first, last]) => {
+    const candidate = result.alternatives.find(({ track }) => track[0].sample <= last && track.at(-1).sample >= first);
+    const score = Math.max(...curve.smooth.slice(first, last + 1));
+    return [first, last, "passed", candidate ? confidence(candidate) : `score ${score.toFixed(2)}`];
+  });
+  if (answer) all.push([answer[0].sample, answer.at(-1).sample, "chosen", "the answer"]);
+  byId("intervals").append(...all.sort((a, b) => a[0] - b[0]).map((entry) => chip(...entry)));
+}
+
+function controls() {
+  byId("previous").addEventListener("click", () => show(current - 1));
+  byId("next").addEventListener("click", () => show(current + 1));
+  byId("to-answer").hidden = !answer;
+  byId("to-answer").addEventListener("click", () => showMiddle(answer[0].sample, answer.at(-1).sample));
+  let timer = null;
+  function stop() {
+    clearInterval(timer);
+    timer = null;
+    showPlaying(byId("play"), false);
   }
-  // Intervals that are not the answer, those of the alternatives among them.
-  function passed() {
-    const all = [...curve.intervals, ...tracks.slice(answer ? 1 : 0).map((track) => [track.start, track.end])];
-    const unlike = (a, b) => !b || a[1] < b[0] || a[0] > b[1];
-    const kept = [];
-    for (const one of all) {
-      if (unlike(one, answer && [answer.start, answer.end]) && kept.every((other) => unlike(one, other))) kept.push(one);
-    }
-    return kept.sort((a, b) => a[0] - b[0]);
-  }
-  function chips() {
-    const chip = (start, end, name, text) => {
-      const button = make("button", { type: "button", class: name }, `${clock(samples.time[start])} – ${clock(samples.time[end])} ${text}`);
-      button.addEventListener("click", () => show(Math.round((start + end) / 2)));
+  byId("play").addEventListener("click", () => {
+    if (timer) return stop();
+    if (current === count - 1) show(0);
+    timer = setInterval(() => { current < count - 1 ? show(current + 1) : stop(); }, 1000 / result.sample_fps);
+    showPlaying(byId("play"), true);
+  });
+}
+
+function film() {
+  if (!answer || !thumbnails.length) return;
+  byId("film-card").hidden = false;
+  function fillWith(chosen) {
+    byId("film").replaceChildren(...chosen.map(({ sample, time_s: time, score, box }) => {
+      const words = make("span", {}, make("span", {}, clock(time)), make("span", {}, score.toFixed(2)));
+      const image = make("div", { class: "image" }, frame(sample, around(box)));
+      const button = make("button", { type: "button", "data-sample": sample, "aria-current": sample === current }, image, words);
+      button.addEventListener("click", () => show(sample));
       return button;
-    };
-    const all = passed().map(([start, end]) => [start, end, "passed", "earlier"]);
-    for (const entry of all) {
-      const track = tracks.find((one) => one.start <= entry[1] && one.end >= entry[0]);
-      entry[3] = track ? percent(track.score) : percent(Math.max(...curve.smooth.slice(entry[0], entry[1] + 1)));
-    }
-    if (answer) all.push([answer.start, answer.end, "chosen", "the answer"]);
-    byId("intervals").append(...all.sort((a, b) => a[0] - b[0]).map((entry) => chip(...entry)));
+    }));
   }
+  fillWith(spread(answer, FILM_FIRST));
+  const more = byId("film-all");
+  more.hidden = answer.length <= FILM_FIRST;
+  more.textContent = `Show all ${answer.length} frames`;
+  more.addEventListener("click", () => { fillWith(answer); more.hidden = true; });
+  listeners.push((sample) => {
+    for (const button of byId("film").children) button.setAttribute("aria-current", Number(button.dataset.sample) === sample);
+  });
+}
 
-  function controls() {
-    byId("previous").addEventListener("click", () => show(current - 1));
-    byId("next").addEventListener("click", () => show(current + 1));
-    const jump = byId("to-answer");
-    jump.hidden = !answer;
-    jump.addEventListener("click", () => show(Math.round((answer.start + answer.end) / 2)));
-    const button = byId("play");
-    let timer = null;
-    function stop() {
-      clearInterval(timer);
-      timer = null;
-      button.textContent = "▶";
-      button.setAttribute("aria-label", "Play");
-      button.setAttribute("aria-pressed", "false");
-    }
-    button.addEventListener("click", () => {
-      if (timer) return stop();
-      if (current === count - 1) show(0);
-      timer = setInterval(() => { current < count - 1 ? show(current + 1) : stop(); }, 1000 / (video.sampleFps || 5));
-      button.textContent = "❚❚";
-      button.setAttribute("aria-label", "Pause");
-      button.setAttribute("aria-pressed", "true");
-    });
+function space() {
+  if (!scene) return;
+  byId("scene-card").hidden = false;
+  byId("scene-words").textContent = sceneWords(scene);
+  const canvas = byId("scene");
+  if (!scene.path.length) {
+    canvas.parentElement.parentElement.hidden = true;
+    return;
   }
-
-  function film() {
-    if (!answer) return;
-    byId("film-card").hidden = false;
-    const views = answer.views;
-    const some = views.length <= FILM_FIRST ? views
-      : Array.from({ length: FILM_FIRST }, (_, i) => views[Math.round(i * (views.length - 1) / (FILM_FIRST - 1))]);
-    function fillWith(chosen) {
-      byId("film").replaceChildren(...chosen.map((view) => {
-        const frame = make("div", { class: "image" }, closeUp(view));
-        const words = make("span", {}, make("span", {}, clock(samples.time[view.sample])), make("span", {}, view.score.toFixed(2)));
-        const button = make("button", { type: "button", "data-sample": view.sample, "aria-current": view.sample === current }, frame, words);
-        button.addEventListener("click", () => show(view.sample));
-        return button;
-      }));
-    }
-    fillWith(some);
-    const more = byId("film-all");
-    more.hidden = some.length === views.length;
-    more.textContent = `Show all ${views.length} frames`;
-    more.addEventListener("click", () => { fillWith(views); more.hidden = true; });
-    listeners.push((sample) => {
-      for (const button of byId("film").children) button.setAttribute("aria-current", Number(button.dataset.sample) === sample);
-    });
-  }
-
-  function space() {
-    const scene = data.scene;
-    if (!scene) return;
-    byId("scene-card").hidden = false;
-    byId("scene-words").textContent = sceneWords(scene);
-    const box = byId("scene");
-    if (!scene.path.length) {
-      box.parentElement.parentElement.hidden = true;
-      return;
-    }
-    const sampleOfFrame = new Map(samples.frame.map((frame, i) => [frame, i]));
-    const view = startScene(box, scene);
-    listeners.push((sample) => view.select(samples.frame[sample]));
-    byId("scene-legend").append(...legend(sceneLegend(scene)));
-    if (scene.views.length) factors(scene, sampleOfFrame);
-  }
-  function factors(scene, sampleOfFrame) {
-    const names = ["weight", "semantic", "depth", "reprojection", "baseline"];
-    const short = { reprojection: "reproj." };
-    const largest = Math.max(...scene.views.map((view) => view.weight), 1e-9);
-    const head = make("tr", {}, make("th", {}, "time"), ...names.map((name) => make("th", { title: name }, short[name] || name)));
-    const rows = scene.views.map((view) => {
-      const sample = sampleOfFrame.get(view.frame);
-      const jump = make("button", { type: "button" }, sample === undefined ? `#${view.frame}` : clock(samples.time[sample]));
-      if (sample !== undefined) jump.addEventListener("click", () => show(sample));
-      const cells = names.map((name) => {
-        const level = make("i");
-        level.style.width = `${100 * Math.max(0, Math.min(1, name === "weight" ? view.weight / largest : view[name]))}%`;
-        return make("td", { title: `${name} ${view[name].toFixed(3)}` }, make("div", { class: `bar ${name}`, role: "img", "aria-label": `${name} ${view[name].toFixed(2)}` }, level));
-      });
-      return make("tr", { "data-frame": view.frame }, make("td", {}, jump), ...cells);
-    });
-    byId("views").append(make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
-    listeners.push((sample) => {
-      for (const row of rows) row.setAttribute("aria-current", Number(row.dataset.frame) === samples.frame[sample]);
-    });
-  }
-
-  function maps() {
-    if (!data.maps.length) return;
-    byId("maps-card").hidden = false;
-    for (const entry of data.maps) {
-      const svg = marks(video.width, video.height, viewAt(entry.sample), false);
-      if (entry.ellipse) {
-        const [cx, cy, rx, ry] = entry.ellipse;
-        svg.append(draw("ellipse", { class: "mark ellipse", cx, cy, rx, ry }));
-        if (entry.drift) svg.append(draw("line", { class: "mark ellipse", x1: cx - entry.drift[0], y1: cy - entry.drift[1], x2: cx, y2: cy }));
-      }
-      const caption = `Frame at ${clock(samples.time[entry.sample])}` + (entry.ellipse ? ", the ellipse searched and its drift" : "");
-      const frame = make("figure", {}, make("div", { class: "image" }, make("img", { src: samples.image[entry.sample], alt: caption }), svg),
-        make("figcaption", {}, caption));
-      const figures = entry.maps.map((map) => make("figure", {},
-        make("div", { class: "image" }, make("img", { src: map.image, alt: map.name, style: `aspect-ratio: ${video.width} / ${video.height}` })),
-        make("figcaption", {}, map.note ? `${map.name}: ${map.note}` : map.name)));
-      byId("maps").append(make("div", { class: "map-row" }, frame, ...figures));
-    }
-  }
-
-  function how() {
-    const total = Math.max(...data.timings.map(([, seconds]) => seconds), 1e-9);
-    for (const [name, seconds] of data.timings) {
+  const view = startScene(canvas, scene);
+  listeners.push((sample) => view.select(curve.frame[sample]));
+  byId("scene-legend").append(...legend(sceneLegend(scene)));
+  if (scene.views.length) factors();
+}
+function factors() {
+  const short = { reprojection: "reproj." };
+  const largest = Math.max(...scene.views.map((view) => view.weight), 1e-9);
+  const sampleOfFrame = new Map(curve.frame.map((number, i) => [number, i]));
+  const head = make("tr", {}, make("th", {}, "time"), ...FACTORS.map((name) => make("th", { title: name }, short[name] || name)));
+  const rows = scene.views.map((view) => {
+    const sample = sampleOfFrame.get(view.frame);
+    const jump = make("button", { type: "button" }, sample === undefined ? `#${view.frame}` : clock(times[sample]));
+    if (sample !== undefined) jump.addEventListener("click", () => show(sample));
+    const cells = FACTORS.map((name) => {
       const level = make("i");
-      level.style.width = `${100 * seconds / total}%`;
-      const text = seconds < 1 ? `${Math.round(1000 * seconds)} ms` : `${seconds.toFixed(1)} s`;
-      byId("timings").append(make("span", {}, name), make("div", { class: "bar weight" }, level), make("b", {}, text));
-    }
-    fill(byId("versions"), data.versions);
-  }
+      level.style.width = `${100 * Math.max(0, Math.min(1, name === "weight" ? view.weight / largest : view[name]))}%`;
+      return make("td", { title: `${name} ${view[name].toFixed(3)}` }, make("div", { class: `bar ${name}`, role: "img", "aria-label": `${name} ${view[name].toFixed(2)}` }, level));
+    });
+    return make("tr", { "data-frame": view.frame }, make("td", {}, jump), ...cells);
+  });
+  byId("views").append(make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
+  listeners.push((sample) => {
+    for (const row of rows) row.setAttribute("aria-current", Number(row.dataset.frame) === curve.frame[sample]);
+  });
+}
 
-  header();
-  queryCard();
-  curveCard();
-  controls();
-  film();
-  space();
-  maps();
-  how();
-  if (data.overlay) {
-    byId("overlay-card").hidden = false;
-    byId("overlay").poster = samples.image[answer ? answer.start : 0];
-    byId("overlay").src = data.overlay;
+function maps() {
+  byId("maps-card").hidden = !result.maps.length;
+  const figure = (image, caption) => make("figure", {}, make("div", { class: "image" }, image), make("figcaption", {}, caption));
+  for (const entry of spread(result.maps, MAPS_SHOWN)) {
+    const [cx, cy, rx, ry] = entry.ellipse, [dx, dy] = entry.drift, searched = frame(entry.sample);
+    searched.append(draw("ellipse", { class: "mark ellipse", cx, cy, rx, ry }),
+      draw("line", { class: "mark ellipse", x1: cx - dx, y1: cy - dy, x2: cx, y2: cy }));
+    const figures = MAPS.map(([name, caption]) => {
+      const image = make("img", { class: "map", src: `data:image/png;base64,${entry[name]}`, alt: caption });
+      image.style.aspectRatio = `${video.width} / ${video.height}`;
+      return figure(image, caption);
+    });
+    const caption = `Frame at ${clock(times[entry.sample])}, the ellipse searched and its drift`;
+    byId("maps").append(make("div", { class: "map-row" }, figure(searched, caption), ...figures));
   }
-  const best = curve.smooth.indexOf(Math.max(...curve.smooth));
-  show(answer ? Math.round((answer.start + answer.end) / 2) : best);
-})();
+}
+
+function how() {
+  const longest = Math.max(...result.timings_s.map(([, seconds]) => seconds), 1e-9);
+  for (const [name, seconds] of result.timings_s) {
+    const level = make("i");
+    level.style.width = `${100 * seconds / longest}%`;
+    const text = seconds < 1 ? `${Math.round(1000 * seconds)} ms` : `${seconds.toFixed(1)} s`;
+    byId("timings").append(make("span", {}, name), make("div", { class: "bar weight" }, level), make("b", {}, text));
+  }
+  facts(byId("versions"), Object.entries(result.versions));
+}
+
+function overlay() {
+  if (!data.overlay) return;
+  byId("overlay-card").hidden = false;
+  byId("overlay").poster = thumbnails[answer[0].sample];
+  byId("overlay").src = data.overlay;
+}
+
+header();
+queryCard();
+curveCard();
+controls();
+film();
+space();
+overlay();
+maps();
+how();
+if (answer) showMiddle(answer[0].sample, answer.at(-1).sample);
+else show(curve.smooth.indexOf(Math.max(...curve.smooth)));

@@ -1,22 +1,20 @@
-"use strict";
-// What is said beside the 3D view, and its legend as [colour, text].
-function sceneWords(scene) {
-  const unit = scene.unit === "m" ? "m" : "units";
-  const words = scene.found ? scene.words || `${scene.distance.toFixed(2)} ${unit} away` : `No place in space: ${scene.reason}`;
-  const share = scene.frames ? ` ${scene.posed} of ${scene.frames} frames have a pose.` : "";
-  return `${words.replace(/\.$/, "")}.${share}`;
+// The 3D view of report and page, what is said beside it, and its legend.
+export function sceneWords({ words, posed_frames: posed, num_frames: all }) {
+  const share = all ? ` ${posed} of ${all} frames have a pose.` : "";
+  return `${words[0].toUpperCase()}${words.slice(1).replace(/\.$/, "")}.${share}`;
 }
-function sceneLegend(scene) {
+export function sceneLegend(scene) {
   const entries = [["var(--quiet)", "your path"]];
   if (scene.views.length) entries.push(["linear-gradient(90deg,#6366f1,#f59e0b)", "views, by weight"]);
-  if (scene.found) entries.push(["var(--accent)", "the object, with two standard deviations"]);
-  if (scene.truth) entries.push(["var(--mark)", "the truth"]);
+  if (scene.place) entries.push(["var(--accent)", "the object, with two standard deviations"]);
+  if (scene.true_point) entries.push(["var(--mark)", "where it truly is"]);
   return entries;
 }
 // The 3D view: a canvas one can turn. z is up; returns what the page needs to point at a frame.
-function startScene(canvas, scene) {
+export function startScene(canvas, scene) {
+  const { place } = scene;
   const pen = canvas.getContext("2d");
-  const everything = [...scene.path, ...scene.views.map((view) => view.point), ...(scene.point ? [scene.point] : [])];
+  const everything = [...scene.path, ...scene.views.map((view) => view.point), ...(place ? [place.point] : [])];
   const middle = [0, 1, 2].map((axis) => {
     const values = everything.map((point) => point[axis]);
     return (Math.min(...values) + Math.max(...values)) / 2;
@@ -83,7 +81,7 @@ function startScene(canvas, scene) {
   function ring(a, b, style) {
     const points = Array.from({ length: 49 }, (_, i) => {
       const angle = 2 * Math.PI * i / 48;
-      return add(add(scene.point, a, Math.cos(angle)), b, Math.sin(angle));
+      return add(add(place.point, a, Math.cos(angle)), b, Math.sin(angle));
     });
     line(points, style, 1.3);
   }
@@ -110,22 +108,23 @@ function startScene(canvas, scene) {
     pen.setTransform(density, 0, 0, density, 0, 0);
     pen.lineJoin = pen.lineCap = "round";
     const step = ground(colour("line"));
-    for (const point of scene.dust) dot(point, colour("quiet") + "66", 0.9);
+    for (const point of scene.map_points) dot(point, colour("quiet") + "66", 0.9);
     line(scene.path, colour("quiet"), 2);
     dot(scene.path[0], colour("quiet"), 3);
     for (const view of scene.views) {
       if (view.camera !== null) line([scene.path[view.camera], view.point], byWeight(view.weight, 0.45), 1.2);
     }
     for (const view of scene.views) dot(view.point, byWeight(view.weight, 0.95), 3.2);
-    if (scene.point) {
-      line([scene.point, [scene.point[0], scene.point[1], floor]], colour("accent"), 1, [3, 4]);
-      const [a, b, c] = scene.axes;
+    const here = place && place.query_camera !== null ? scene.path[place.query_camera] : null;
+    if (place) {
+      line([place.point, [place.point[0], place.point[1], floor]], colour("accent"), 1, [3, 4]);
+      const [a, b, c] = place.axes;
       for (const [one, two] of [[a, b], [b, c], [a, c]]) ring(one, two, colour("accent"));
-      dot(scene.point, colour("accent"), 5.5, colour("card"));
-      if (scene.asked !== null) line([scene.path[scene.asked], scene.point], colour("accent"), 1.8, [7, 5]);
+      dot(place.point, colour("accent"), 5.5, colour("card"));
+      if (here) line([here, place.point], colour("accent"), 1.8, [7, 5]);
     }
-    if (scene.truth) {
-      const at = project(scene.truth);
+    if (scene.true_point) {
+      const at = project(scene.true_point);
       if (at) {
         pen.strokeStyle = colour("mark");
         pen.lineWidth = 2;
@@ -137,13 +136,13 @@ function startScene(canvas, scene) {
         pen.stroke();
       }
     }
-    if (scene.asked !== null && scene.asked !== undefined) camera(scene.asked, colour("accent"), 0.12 * reach);
-    const chosen = scene.pathFrames.indexOf(state.frame);
+    if (here) camera(place.query_camera, colour("accent"), 0.12 * reach);
+    const chosen = scene.path_frames.indexOf(state.frame);
     if (chosen >= 0) camera(chosen, colour("mark"), 0.12 * reach);
     pen.fillStyle = colour("quiet");
     pen.font = "12px system-ui, sans-serif";
     pen.fillText(`grid ${+step.toPrecision(2)} ${scene.unit === "m" ? "m" : "units"}`, 12, height - 12);
-    if (scene.asked !== null && scene.asked !== undefined) label(scene.path[scene.asked], "you, asking", colour("accent"));
+    if (here) label(here, "you, at the query time", colour("accent"));
   }
   function label(point, text, style) {
     const at = project(point);

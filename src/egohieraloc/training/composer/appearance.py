@@ -1,6 +1,6 @@
-"""What instances look like: which masks are worth asking for, and which objects are easily confused.
+"""What instances look like: which masks make good targets, and which objects are easily confused.
 
-Letters: M masks, N instances, K pixels of a sample, D numbers of a descriptor.
+Letters: M masks, N instances, K sampled pixels, D the length of a descriptor.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ USABLE_LONGER_PX = (16.0, 200.0)  # of a mask in its photo
 USABLE_SHORTER_PX = 9.0
 USABLE_RATIO = 5.0  # longer over shorter side
 USABLE_FILL = 0.3  # mask area over box area
-USABLE_MARGIN_PX = 2.0  # a mask nearer to the border of its photo is cut off there
-USABLE_AFFINITY = 0.75  # of its colours with those round it; above, it is stuff rather than an object
-SURROUND = 1.5  # side of what counts as round it, in box sides
+USABLE_MARGIN_PX = 2.0  # a mask closer to the border of its photo is cut off there
+USABLE_AFFINITY = 0.75  # of its colours with those around it; above, it is a surface rather than an object
+SURROUND = 1.5  # side of the surrounding region, in box sides
 SURROUND_PX = 32
 FINE_BINS = 6
 
@@ -30,7 +30,7 @@ CHUNK = 4096
 
 
 def usable_masks(packs: Packs) -> Tensor:
-    """Indices of masks worth asking for: neither specks nor slivers, whole, of colours of their own."""
+    """Indices of masks that make good targets: not tiny, thin or cut off, and of distinctive colours."""
     sides = packs.mask_box[:, 2:] - packs.mask_box[:, :2]
     longer, shorter = sides.amax(-1), sides.amin(-1)
     fits = (longer >= USABLE_LONGER_PX[0]) & (longer <= USABLE_LONGER_PX[1])
@@ -47,12 +47,12 @@ def usable_masks(packs: Packs) -> Tensor:
 
 
 def filled(crops: Tensor) -> Tensor:
-    """Share of each box (M,) that its mask covers."""
+    """Share (M,) of each box that its mask covers."""
     return torch.cat([chunk.float().mean((1, 2)) / 255 for chunk in crops.split(CHUNK)])
 
 
 def surround_affinity(packs: Packs, index: Tensor) -> Tensor:
-    """Bhattacharyya coefficient of the colours of masks and of what is round them, for the chosen masks."""
+    """Bhattacharyya coefficient between the colours of the masks at `index` and of their surroundings."""
     box = packs.mask_box[index]
     ramp = (
         (torch.arange(SURROUND_PX, device=box.device) + 0.5) / SURROUND_PX - 0.5
@@ -71,7 +71,7 @@ def surround_affinity(packs: Packs, index: Tensor) -> Tensor:
 
 
 def histogram(colour: Tensor, solid: Tensor, bins: int) -> Tensor:
-    """Root of the colour histogram (N, bins^3), of unit length, of the solid ones of pixels (N, K, 3)."""
+    """Square root, of unit length, of the colour histogram (N, bins^3) of the solid pixels of (N, K, 3)."""
     level = (colour.long() * bins) // 256
     index = (level[..., 0] * bins + level[..., 1]) * bins + level[..., 2]
     counts = torch.zeros(len(colour), bins**3, device=colour.device)
@@ -79,7 +79,7 @@ def histogram(colour: Tensor, solid: Tensor, bins: int) -> Tensor:
 
 
 def descriptor(colour: Tensor, solid: Tensor, sides: Tensor, fill: Tensor) -> Tensor:
-    """Colours of pixels (N, K, 3), log side ratio of sides (N, 2), and fill (N,): (N, D)."""
+    """Descriptors (N, D): colours of pixels (N, K, 3), log aspect ratio of sides (N, 2), and fill (N,)."""
     ratio = (sides[:, 0] / sides[:, 1]).log() * ASPECT_WEIGHT
     colours = histogram(colour, solid, COLOUR_BINS)
     return torch.cat((colours, ratio[:, None], fill[:, None] * FILL_WEIGHT), 1)
@@ -88,9 +88,9 @@ def descriptor(colour: Tensor, solid: Tensor, sides: Tensor, fill: Tensor) -> Te
 def nearest_others(
     features: Tensor, group: Tensor, num_sprites: int, count: int, twin_similarity: float
 ) -> Tensor:
-    """The `count` most alike instances (N, count) of another group, by descriptors (N, D) and groups (N,).
+    """The `count` most similar instances (N, count) of other groups, by descriptors (N, D) and groups (N,).
 
-    Objects of two photos that are almost equal may be the same product, so they are no negatives.
+    Objects of two photos that look almost equal may be the same product, so they are not used as negatives.
     """
     norms = features.square().sum(-1) / 2
     everyone = torch.arange(len(group), device=group.device)
@@ -101,6 +101,6 @@ def nearest_others(
         twins = (score > twin_similarity - 1) & of_photo[chunk, None] & of_photo
         score = score.masked_fill((group[chunk, None] == group) | twins, -torch.inf)
         top = score.topk(min(count, len(group)), dim=1)
-        # Sprites and photo objects always have each other, so the first is never void.
+        # A sprite always finds photo objects and vice versa, so the first one is always valid.
         nearest.append(torch.where(top.values.isfinite(), top.indices, top.indices[:, :1]))
     return torch.cat(nearest)

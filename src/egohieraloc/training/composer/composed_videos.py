@@ -1,7 +1,7 @@
-"""Questions with a known answer about long composed videos: one clip shows the object, if any.
+"""Queries with known answers in long composed videos, for validation and calibration.
 
-The packs are cut into two halves that share neither an object nor a photo. The video of a question is its own
-clip somewhere among all clips of the other half, so no other clip can show the object. T frames a clip.
+The packs are split into two halves that share neither an object nor a photo. The video of a query is its own
+clip inserted among all clips of the other half, so no other clip can show the object. A clip has T frames.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from egohieraloc.localize import Localizer
 from egohieraloc.query import Query
 from egohieraloc.settings import update
 from egohieraloc.training.batches import ClipBatch
-from egohieraloc.training.composer.clip_stream import Composer
-from egohieraloc.training.composer.config import ComposerConfig
+from egohieraloc.training.composer.clip_composer import ClipComposer
+from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.packs import Packs
 from egohieraloc.types import Box, ResponseTrack, Rgb
 
 FPS = 5.0
 BATCH = 4  # clips composed at a time
 
-# What differs from training, where much is harder than in life. Scanned objects only: masks of photos also
-# show parts and surfaces nobody would ask for. The camera does not look away, so that a clip holds one
-# appearance. The query is a fair image of the object with its surroundings; the object is seen from sides
-# near to it, of a size that can be made out, and what happens to the image leaves it recognisable.
+# Easier and more realistic than training clips. Scanned objects only, because masks of photos also show parts
+# and surfaces that nobody would search for. The camera does not look away, so a clip has one appearance. The
+# query shows the object with its surroundings; in the clip it is seen from a similar view, large enough and
+# only moderately degraded.
 AS_VIDEO = {
     "solids": 0,
     "clip_frames": 6,
@@ -62,18 +62,18 @@ VIDEO_CLIPS = update(ComposerConfig(), AS_VIDEO)
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """A query, the encoded video to search, and the truth on the network's canvas."""
+class ComposedQuery:
+    """A query, the encoded video to search, and the true track in pixels of the network's canvas."""
 
     query: Query
     video: EncodedVideo
-    truth: Track  # without frames when the object is absent
+    truth: Track  # empty when the object is absent
     masks: NDArray[np.bool_]  # (frames of the track, h, w) at stride 4
 
 
 @dataclass(frozen=True, eq=False)
 class ComposedClip:
-    """A query and a clip in images, with the truth."""
+    """A query and a clip as images, with labels."""
 
     query: Query
     frames: tuple[Rgb, ...]  # T
@@ -85,7 +85,7 @@ class ComposedClip:
 Halves = tuple[list[ComposedClip], list[ComposedClip]]
 
 
-def compose_questions(
+def compose_queries(
     packs: Packs,
     predictor: Predictor,
     scratch: Path,
@@ -93,25 +93,27 @@ def compose_questions(
     clips: int,
     config: ComposerConfig = VIDEO_CLIPS,
     seed: int = 0,
-) -> Iterator[Question]:
-    """As many questions as clips, half of them from each half of the packs. `scratch` holds the features."""
+) -> Iterator[ComposedQuery]:
+    """One query per clip, half of them from each half of the packs. Features are stored in `scratch`."""
     halves = compose_halves(packs, predictor.device, clips=clips, config=config, seed=seed)
-    return questions_of(halves, predictor, scratch, seed=seed)
+    return queries_of(halves, predictor, scratch, seed=seed)
 
 
 def compose_halves(
     packs: Packs, device: torch.device, *, clips: int, config: ComposerConfig = VIDEO_CLIPS, seed: int = 0
 ) -> Halves:
-    """The clips of both halves of the packs."""
+    """Clips of both halves of the packs."""
     first, second = (
-        list(_compose_clips(Composer(half, config, device, 2 * seed + number), clips // 2))
+        list(_compose_clips(ClipComposer(half, config, device, 2 * seed + number), clips // 2))
         for number, half in enumerate(halved(packs))
     )
     return first, second
 
 
-def questions_of(halves: Halves, predictor: Predictor, scratch: Path, *, seed: int = 0) -> Iterator[Question]:
-    """Encode the clips, and ask for the object of each in a video of it and all clips of the other half."""
+def queries_of(
+    halves: Halves, predictor: Predictor, scratch: Path, *, seed: int = 0
+) -> Iterator[ComposedQuery]:
+    """Encode the clips, and make the query and video of each."""
     packed = [[_encoded(clip, predictor) for clip in half] for half in halves]
     order = np.random.default_rng(seed)
     for side, half in enumerate(halves):
@@ -119,16 +121,16 @@ def questions_of(halves: Halves, predictor: Predictor, scratch: Path, *, seed: i
             parts = list(packed[1 - side])
             place = int(order.integers(len(parts) + 1))
             parts.insert(place, packed[side][number])
-            folder = scratch / f"question-{side}-{number}"
+            folder = scratch / f"query-{side}-{number}"
             video = store_features(
                 PackedFeatures.cat(parts), folder, canvas=predictor.config.input_size, fps=FPS
             )
-            yield _question(clip, place * len(clip.frames), video)
+            yield _composed_query(clip, place * len(clip.frames), video)
 
 
-def answer_to(question: Question, localizer: Localizer) -> tuple[Track, float]:
-    """The track that is given as the answer, without frames where there is none, and its score."""
-    track = localizer.ask(question.query, question.video).track
+def answer_to(query: ComposedQuery, localizer: Localizer) -> tuple[Track, float]:
+    """The track given as the answer, empty where there is none, and its score."""
+    track = localizer.ask(query.query, query.video).track
     if not isinstance(track, ResponseTrack):
         return Track.empty(), track.score
     boxes = [p.box.xyxy for p in track.predictions]
@@ -136,11 +138,11 @@ def answer_to(question: Question, localizer: Localizer) -> tuple[Track, float]:
 
 
 def halved(packs: Packs) -> tuple[Packs, Packs]:
-    """Two packs without a common object or photo; objects that are hardly told apart stay together."""
-    kinds = torch.unique(packs.sprite_id, return_inverse=True)[1]
+    """Two packs without a common object or photo; near duplicates stay together."""
+    groups = torch.unique(packs.sprite_id, return_inverse=True)[1]
 
     def half(remainder: int) -> Packs:
-        objects = kinds % 2 == remainder
+        objects = groups % 2 == remainder
         masks = packs.mask_photo % 2 == remainder
         return replace(
             packs,
@@ -156,7 +158,7 @@ def halved(packs: Packs) -> tuple[Packs, Packs]:
     return half(0), half(1)
 
 
-def _compose_clips(composer: Composer, count: int) -> Iterator[ComposedClip]:
+def _compose_clips(composer: ClipComposer, count: int) -> Iterator[ComposedClip]:
     for step in range(-(-count // BATCH)):
         batch = composer.batch(step, min(BATCH, count - step * BATCH))
         for number in range(len(batch)):
@@ -179,14 +181,14 @@ def _encoded(clip: ComposedClip, predictor: Predictor) -> PackedFeatures:
     return predictor.encode(clip.frames, index, index / FPS)
 
 
-def _question(clip: ComposedClip, start: int, video: EncodedVideo) -> Question:
-    """The truth is the last stretch of the clip that shows the object."""
-    there = np.flatnonzero(clip.presence)
-    breaks = np.flatnonzero(np.diff(there) > 1)
-    last = there[breaks[-1] + 1 :] if breaks.size else there
-    return Question(clip.query, video, Track(last + start, clip.boxes_xyxy[last]), clip.masks[last])
+def _composed_query(clip: ComposedClip, start: int, video: EncodedVideo) -> ComposedQuery:
+    """The truth is the last run of frames that show the object."""
+    shown = np.flatnonzero(clip.presence)
+    breaks = np.flatnonzero(np.diff(shown) > 1)
+    last = shown[breaks[-1] + 1 :] if breaks.size else shown
+    return ComposedQuery(clip.query, video, Track(last + start, clip.boxes_xyxy[last]), clip.masks[last])
 
 
 def _image(values: torch.Tensor) -> Rgb:
-    """(3, H, W) in [0, 1] to (H, W, 3) bytes."""
+    """(3, H, W) in [0, 1] to (H, W, 3) uint8."""
     return (values.float() * 255).round().byte().permute(1, 2, 0).cpu().numpy()

@@ -1,6 +1,6 @@
-"""What lens, sensor and codec do to an image. Images are (N, 3, H, W) in [0, 1].
+"""Image degradations of lens, sensor and codec: blur, colour, resolution, compression.
 
-Costly effects run on a fixed number of samples drawn at random (`Dice.some`).
+Images are (N, 3, H, W) in [0, 1]. Costly effects are applied to a random subset (`RandomNumbers.subset`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ try:  # Triton comes with torch for CUDA
 except ImportError:
     fused = None  # type: ignore[assignment]
 
-BLUR_TAPS = 4  # two passes of so many shifted images make their square
-BLUR_PASSES = (1 / BLUR_TAPS**2, 1 / BLUR_TAPS)  # way from one to the next, as a share of the whole
+BLUR_TAPS = 4  # shifted copies per pass; two passes act like 16
+BLUR_PASSES = (1 / BLUR_TAPS**2, 1 / BLUR_TAPS)  # shift between copies, as a share of the whole motion
 BLOCK = 8
-BELL = 5  # pixels to each side that a defocused one is spread over
+BLUR_RADIUS = 5  # of the Gaussian kernel, in pixels
 MID_GREY = 0.4
 
 # Quantisation steps of the JPEG standard (Annex K) at quality 50, as shares of white.
@@ -37,13 +37,13 @@ _CHROMA_DC, _CHROMA_SLOPE, _CHROMA_TOP = 17, 8, 99
 
 
 class Codec:
-    """Quantises 8x8 blocks of cosine coefficients, as JPEG does."""
+    """JPEG-like compression: quantises the cosine coefficients of 8x8 blocks."""
 
     def __init__(self, device: torch.device) -> None:
         n = torch.arange(BLOCK, dtype=torch.float64)
         basis = torch.cos((n[None, :] + 0.5) * n[:, None] * math.pi / BLOCK) * math.sqrt(2 / BLOCK)
         basis[0] /= math.sqrt(2)
-        self._basis = torch.kron(basis, basis).float().to(device)  # of a block as one row
+        self._basis = torch.kron(basis, basis).float().to(device)  # acts on a block flattened to 64 values
         chroma = (_CHROMA_DC + _CHROMA_SLOPE * (n[:, None] + n[None, :]) * 2).clamp(max=_CHROMA_TOP)
         luma = torch.tensor(_LUMA, dtype=torch.float64)
         self._steps = (torch.stack((luma, chroma, chroma)) / 255).float().flatten(1).to(device)
@@ -53,7 +53,7 @@ class Codec:
         self._rgb = torch.linalg.inv(self._ycc.double().cpu()).float().contiguous().to(device)
 
     def __call__(self, image: Tensor, strength: Tensor) -> Tensor:
-        """Compress with the standard table times strength (N,). Sides are multiples of 8."""
+        """Compress with the standard table times strength (N,). Image sides must be multiples of 8."""
         if image.is_cuda and fused is not None:
             return fused.compress(image, strength, self._basis, self._steps, self._ycc, self._rgb)
         count, _, height, width = image.shape
@@ -70,7 +70,7 @@ class Codec:
 
 
 def grade(image: Tensor, gain: Tensor, gamma: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
-    """Gain (N, 3), gamma, contrast about mid grey and saturation (N,)."""
+    """Colour grading by gain (N, 3), gamma, contrast about mid grey and saturation (N,)."""
     mix, lift = colour_mix(gain, contrast, saturation)
     if image.is_cuda and fused is not None:
         return fused.grade(image, mix, lift, gamma)
@@ -80,37 +80,37 @@ def grade(image: Tensor, gain: Tensor, gamma: Tensor, contrast: Tensor, saturati
 
 
 def colour_mix(gain: Tensor, contrast: Tensor, saturation: Tensor) -> tuple[Tensor, Tensor]:
-    """Matrices (N, 3, 3) from colour to colour, and what is added (N,)."""
+    """Colour matrices (N, 3, 3) and offsets (N,)."""
     identity, mean = torch.eye(3, device=gain.device), torch.full((3, 3), 1 / 3, device=gain.device)
     s = saturation[:, None, None]
     mix = (s * identity + (1 - s) * mean) * contrast[:, None, None] * gain[:, None, :]
     return mix, MID_GREY * (1 - contrast)
 
 
-def defocus(image: Tensor, sigma: Tensor) -> Tensor:
-    """Gaussian blur by sigma (N,) in pixels, at most about 3."""
-    weights = bell(sigma)
+def gaussian_blur(image: Tensor, sigma: Tensor) -> Tensor:
+    """Gaussian blur with sigma (N,) in pixels, at most about 3."""
+    weights = gaussian_weights(sigma)
     if image.is_cuda and fused is not None:
         return fused.blur(image, weights)
     count, channels, height, width = image.shape
     kernel = weights.to(image.dtype).repeat_interleave(channels, 0)[:, None, None, :]
-    flat = nnf.pad(image, (BELL, BELL, BELL, BELL), mode="replicate").flatten(0, 1)[None]
+    flat = nnf.pad(image, (BLUR_RADIUS,) * 4, mode="replicate").flatten(0, 1)[None]
     flat = nnf.conv2d(flat, kernel, groups=count * channels)
     flat = nnf.conv2d(flat, kernel.transpose(2, 3), groups=count * channels)
     return flat.reshape(count, channels, height, width)
 
 
-def bell(sigma: Tensor) -> Tensor:
-    """Weights (N, 11) of a Gaussian blur."""
-    offsets = torch.arange(-BELL, BELL + 1, device=sigma.device)
+def gaussian_weights(sigma: Tensor) -> Tensor:
+    """Normalised weights (N, 11) of a Gaussian kernel."""
+    offsets = torch.arange(-BLUR_RADIUS, BLUR_RADIUS + 1, device=sigma.device)
     weights = torch.exp(-offsets.square() / (2 * sigma[:, None].square()))
     return weights / weights.sum(1, keepdim=True)
 
 
-def smear(image: Tensor, drift: Tensor, swing: Tensor) -> Tensor:
-    """Motion blur: the image moves by drift (N, 2) and turns by swing (N,) about its centre meanwhile.
+def motion_blur(image: Tensor, drift: Tensor, swing: Tensor) -> Tensor:
+    """Blur by a camera that moves by drift (N, 2) and rotates by swing (N,) during the exposure.
 
-    View units and radians over the exposure, whose middle is where the truth was taken.
+    In view units, and radians about the centre. The labels belong to the middle of the exposure.
     """
     if image.is_cuda and fused is not None:
         for reach in BLUR_PASSES:
@@ -132,12 +132,12 @@ def smear(image: Tensor, drift: Tensor, swing: Tensor) -> Tensor:
     return image
 
 
-def coarse(image: Tensor, side: int) -> Tensor:
-    """Down to side x side with averaging."""
+def downscale(image: Tensor, side: int) -> Tensor:
+    """To side x side, with antialiasing."""
     size = (side, side)
     small = nnf.interpolate(image.float(), size=size, mode="bilinear", antialias=True, align_corners=False)
     return small.to(image.dtype)
 
 
-def enlarged(image: Tensor, side: int) -> Tensor:
+def upscale(image: Tensor, side: int) -> Tensor:
     return nnf.interpolate(image, size=(side, side), mode="bilinear", align_corners=False).clamp(0, 1)

@@ -1,6 +1,6 @@
-"""One kernel each for what `painting.py` and `degrade.py` do in many that all read and write everything.
+"""Fused Triton kernels for CUDA: one pass over memory for what `painting.py` and `degrade.py` do in many.
 
-Made with Triton, for CUDA devices only. Letters as there.
+The letters of shapes are those of the two files.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from egohieraloc.training.composer.painting import Backdrop, Layer
 
 BLOCK = 512
-SQUARES = 32  # of 8 x 8 pixels, compressed at once
+SQUARES = 32  # blocks of 8 x 8 pixels that one program compresses
 
 
-def hang(canvas: Tensor, photos: Tensor, backdrop: Backdrop, points: Tensor) -> Tensor:
-    """`painting.hang`."""
+def paint_background(canvas: Tensor, photos: Tensor, backdrop: Backdrop, points: Tensor) -> Tensor:
+    """`painting.paint_background`, in place."""
     count, _, side, _ = canvas.shape
     frames = count // len(backdrop.photos)
-    _hang[(triton.cdiv(side**2, BLOCK), count)](
+    _paint_background[(triton.cdiv(side**2, BLOCK), count)](
         canvas, photos, backdrop.photos, backdrop.mirrored, points, side, points.shape[1], frames, block=BLOCK
     )
     return canvas
@@ -63,7 +63,7 @@ def paint(
 
 
 def shift_and_add(image: Tensor, drift: Tensor, swing: Tensor, reach: float) -> Tensor:
-    """One pass of `degrade.smear`: the mean of four images moved along the way."""
+    """One pass of `degrade.motion_blur`: the mean of four copies of the image shifted along the motion."""
     count, _, side, _ = image.shape
     image, out = image.contiguous(), torch.empty_like(image, memory_format=torch.contiguous_format)
     _shift_and_add[(triton.cdiv(side**2, BLOCK), count)](
@@ -75,7 +75,7 @@ def shift_and_add(image: Tensor, drift: Tensor, swing: Tensor, reach: float) -> 
 def compress(
     image: Tensor, strength: Tensor, basis: Tensor, steps: Tensor, ycc: Tensor, rgb: Tensor
 ) -> Tensor:
-    """`degrade.Codec`, with its tables."""
+    """`degrade.Codec`, given its tables."""
     count, _, height, width = image.shape
     image, out = image.contiguous(), torch.empty_like(image, memory_format=torch.contiguous_format)
     squares = height * width // 64
@@ -86,7 +86,7 @@ def compress(
 
 
 def grade(image: Tensor, mix: Tensor, lift: Tensor, gamma: Tensor) -> Tensor:
-    """`degrade.grade` with its matrices (N, 3, 3) and what is added, (N,)."""
+    """`degrade.grade`, given the colour matrices (N, 3, 3) and offsets (N,)."""
     count, _, height, width = image.shape
     image, out = image.contiguous(), torch.empty_like(image, memory_format=torch.contiguous_format)
     _grade[(triton.cdiv(height * width, BLOCK), count)](
@@ -96,7 +96,7 @@ def grade(image: Tensor, mix: Tensor, lift: Tensor, gamma: Tensor) -> Tensor:
 
 
 def blur(image: Tensor, weights: Tensor) -> Tensor:
-    """Each image convolved with its own row of weights (N, taps), across and then down."""
+    """Each image convolved with its own row of weights (N, taps), horizontally and then vertically."""
     count, _, height, width = image.shape
     for down in (False, True):
         image, out = image.contiguous(), torch.empty_like(image, memory_format=torch.contiguous_format)
@@ -108,7 +108,7 @@ def blur(image: Tensor, weights: Tensor) -> Tensor:
 
 
 @triton.jit
-def _hang(canvas, photos, numbers, mirrored, points, side, lattice, frames, block: tl.constexpr):
+def _paint_background(canvas, photos, numbers, mirrored, points, side, lattice, frames, block: tl.constexpr):
     sample = tl.program_id(1)
     pixel = tl.program_id(0) * block + tl.arange(0, block)
     inside = pixel < side * side
@@ -135,7 +135,7 @@ def _hang(canvas, photos, numbers, mirrored, points, side, lattice, frames, bloc
 
 @triton.jit
 def _reflected(x):
-    """A coordinate of the backdrop in pixels (0 to 767), mirrored at its borders."""
+    """A backdrop coordinate in pixels (0 to 767), reflected at the borders."""
     u = tl.abs((x + 1) * 384)
     folds = tl.floor(u / 768)
     rest = u - folds * 768
@@ -146,7 +146,7 @@ def _reflected(x):
 
 @triton.jit
 def _photo_pixel(photos, numbers, mirrored, x, y, inside):
-    """Where the colour of a pixel of the backdrop is."""
+    """Address of the colour of a backdrop pixel."""
     cell = y // 256 * 3 + x // 256
     number = tl.load(numbers + cell, mask=inside, other=0).to(tl.int64)
     turned = tl.load(mirrored + cell, mask=inside, other=0) != 0
@@ -176,7 +176,7 @@ def _paint(
     height,
     width,
     atlas_stride,
-    windows,  # of each texture
+    windows,  # windows of each texture
     block: tl.constexpr,
 ):
     sample = tl.program_id(1)
@@ -185,7 +185,7 @@ def _paint(
     inside = pixel < window * window
     row, column = pixel // window, pixel % window
 
-    # The point of the atlas, between four of the lattice.
+    # The atlas point, interpolated between four points of the lattice.
     corner = points + ((sample * lattice + row // 4) * lattice + column // 4) * 2
     down, right = (row % 4).to(tl.float32) / 4, (column % 4).to(tl.float32) / 4
     x = _between(corner, lattice * 2, down, right, inside)
@@ -223,7 +223,7 @@ def _paint(
 
 @triton.jit
 def _between(corner, line, down, right, inside):
-    """Bilinear between a number, the next one, and the two a line further."""
+    """Bilinear interpolation between a value, the next one, and the two below them."""
     left = tl.load(corner, mask=inside)
     left += (tl.load(corner + line, mask=inside) - left) * down
     other = tl.load(corner + 2, mask=inside)
@@ -233,7 +233,7 @@ def _between(corner, line, down, right, inside):
 
 @triton.jit
 def _pixel(x, size):
-    """A coordinate from -1 to 1 in pixels; one beyond the first or last, if by rounding only, ends there."""
+    """A coordinate from -1 to 1 in pixels, clamped because rounding may put it just outside."""
     return tl.minimum(tl.maximum(((x + 1) * size - 1) / 2, 0.0), size - 1.0)
 
 
@@ -288,9 +288,9 @@ def _compress(image, out, strength, basis, steps, ycc, rgb, squares, width, plan
     blue = tl.load(image + spot + 2 * plane, mask=inside, other=0).to(tl.float32)
     table = tl.load(basis + number[:, None] * 64 + number[None, :])
     scale = tl.load(strength + sample)
-    luma = _squeezed(_mixed(ycc, red, green, blue), table, steps, scale, number)
-    first = _squeezed(_mixed(ycc + 3, red, green, blue), table, steps + 64, scale, number)
-    second = _squeezed(_mixed(ycc + 6, red, green, blue), table, steps + 128, scale, number)
+    luma = _quantised(_mixed(ycc, red, green, blue), table, steps, scale, number)
+    first = _quantised(_mixed(ycc + 3, red, green, blue), table, steps + 64, scale, number)
+    second = _quantised(_mixed(ycc + 6, red, green, blue), table, steps + 128, scale, number)
     for channel in tl.static_range(3):
         colour = _mixed(rgb + 3 * channel, luma, first, second)
         tl.store(out + spot + channel * plane, tl.minimum(tl.maximum(colour, 0.0), 1.0), mask=inside)
@@ -303,8 +303,8 @@ def _mixed(row, a, b, c):
 
 
 @triton.jit
-def _squeezed(pixels, table, steps, scale, number):
-    """Squares (n, 64) after their cosine coefficients were rounded to steps."""
+def _quantised(pixels, table, steps, scale, number):
+    """Blocks (n, 64) with their cosine coefficients rounded to multiples of the steps."""
     step = tl.load(steps + number)[None, :] * scale
     rounded = tl.floor(tl.dot(pixels, tl.trans(table)) / step + 0.5) * step
     return tl.dot(rounded, table)
@@ -317,9 +317,9 @@ def _grade(image, out, mix, lift, gamma, plane, block: tl.constexpr):
     inside = pixel < plane
     spot = sample.to(tl.int64) * 3 * plane + pixel
     power = tl.load(gamma + sample)
-    red = _curved(image + spot, power, inside)
-    green = _curved(image + spot + plane, power, inside)
-    blue = _curved(image + spot + 2 * plane, power, inside)
+    red = _with_gamma(image + spot, power, inside)
+    green = _with_gamma(image + spot + plane, power, inside)
+    blue = _with_gamma(image + spot + 2 * plane, power, inside)
     added = tl.load(lift + sample)
     for channel in tl.static_range(3):
         colour = _mixed(mix + sample * 9 + 3 * channel, red, green, blue) + added
@@ -327,7 +327,7 @@ def _grade(image, out, mix, lift, gamma, plane, block: tl.constexpr):
 
 
 @triton.jit
-def _curved(place, power, inside):
+def _with_gamma(place, power, inside):
     value = tl.load(place, mask=inside, other=1).to(tl.float32)
     return tl.exp(power * tl.log(tl.maximum(value, 1e-3)))
 

@@ -1,6 +1,6 @@
-"""Everything that can be asked for, resident on one device: objects of photos and scanned objects.
+"""All objects a clip can show, kept on one device: scanned objects (sprites) and objects in photos.
 
-Instances are numbered: the O sprites first, then the M masks of photos. Letters: N samples, P texture side.
+Instances are numbered: first the O sprites, then the M masks of photos. Letters: N samples, P texture side.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from egohieraloc.training.composer.appearance import (
 from egohieraloc.training.composer.packs import MASK_PX, PHOTO_PX, SPRITE_PX, Packs
 from egohieraloc.training.composer.render import mip_atlas
 
-PAD = 1.25  # textures are so much wider than the cut-out, room for its shadow
+PAD = 1.25  # size of a texture over that of the cut-out, leaving room for its shadow
 
 
 @dataclass(frozen=True, eq=False)
 class Patches:
-    """Textures of N views of instances. Lengths are in texture units (the texture is 2 wide)."""
+    """Textures of N views of instances. Lengths are in texture units: a texture is 2 wide."""
 
     atlas: Tensor  # (N, 5, P, 3P/2): colour times alpha, alpha, shadow; with mipmaps
     extent: Tensor  # (N, 2) width and height of the object
@@ -41,7 +41,7 @@ class Patches:
 
 
 class Instances:
-    """The packs on a device, each instance's look-alikes, and textures of chosen ones."""
+    """The packs on a device; knows the look-alikes of each instance and makes textures of given ones."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Instances:
         twin_similarity: float,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        self._dtype = dtype  # of textures
+        self._dtype = dtype  # of the textures
         usable = usable_masks(packs)
         self.photos = packs.photos.to(device)
         self.mask_crops = packs.mask_crops[usable].to(device)
@@ -61,12 +61,12 @@ class Instances:
         self._small_sprites = torch.cat([_halved(chunk) for chunk in self.sprites.split(16)])
         self.num_sprites, self.num_views = self.sprites.shape[:2]
         self.count = self.num_sprites + len(self.mask_photo)
-        # Sides of a sprite from the nearest to the farthest, itself first: (O, V, V).
+        # For each view of a sprite, all its views from the nearest (itself) to the farthest: (O, V, V).
         direction = packs.sprite_direction.to(device)
         self.view_order = torch.einsum("ovc,owc->ovw", direction, direction).argsort(-1, descending=True)
         self._sprite_extent, self._sprite_area = self._measure_sprites()
         self._mask_area = filled(self.mask_crops)
-        # Scanned objects that are hardly told apart have one number; so have all objects of a photo.
+        # Near-duplicate scanned objects share a source, and so do all objects of a photo.
         self._first_photo = int(packs.sprite_id.max()) + 1
         self.source = torch.cat((packs.sprite_id.to(device), self.source_of_photo(self.mask_photo)))
         features = torch.cat((self._describe_sprites(), self._describe_masks()))
@@ -82,7 +82,7 @@ class Instances:
         return self.mask_photo[(instance - self.num_sprites).clamp(min=0)]
 
     def source_of_photo(self, photo: Tensor) -> Tensor:
-        """The number in `source` of all objects of a photo."""
+        """The value in `source` of all objects of a photo."""
         return self._first_photo + photo
 
     def box_of(self, instance: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class Instances:
         return self.mask_box[(instance - self.num_sprites).clamp(min=0)]
 
     def patches(self, instance: Tensor, view: Tensor, size: int, gain: Tensor, gamma: Tensor) -> Patches:
-        """Textures (of `size` texels, then padded) under a light of gain (N, 3) and gamma (N,)."""
+        """Textures of `size` texels, before padding, in light of gain (N, 3) and gamma (N,)."""
         is_sprite = self.is_sprite(instance)
         sprite_rgba, sprite_extent, sprite_area = self._sprite_textures(instance, view, size)
         photo_rgba, window, photo_extent, photo_area = self._photo_textures(instance, size)
@@ -120,7 +120,7 @@ class Instances:
         return rgba, self._sprite_extent[index, view] * scale, self._sprite_area[index, view] * scale**2
 
     def _photo_textures(self, instance: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Crops of photos at their own pixels (thinned where the object is larger than the texture)."""
+        """Crops of photos at their own resolution; subsampled where the object is larger than the texture."""
         mask = (instance - self.num_sprites).clamp(min=0)
         box = self.mask_box[mask]
         sides = box[:, 2:] - box[:, :2]
@@ -180,17 +180,18 @@ class Instances:
 
 
 def _halved(sprites: Tensor) -> Tensor:
-    """Sprites (n, V, H, H, 4) at half their size; a pixel's colour weighs as much as its alpha."""
+    """Sprites (n, V, H, H, 4) at half their size; colours are averaged with their alpha as weight."""
     rgba = sprites.flatten(0, 1).permute(0, 3, 1, 2).float()
     alpha = rgba[:, 3:]
     colour = nnf.avg_pool2d(rgba[:, :3] * alpha, 2)
     alpha = nnf.avg_pool2d(alpha, 2)
     small = torch.cat((colour / alpha.clamp(min=1), alpha), 1).round().to(torch.uint8)
-    return small.permute(0, 2, 3, 1).unflatten(0, sprites.shape[:2])
+    halved: Tensor = small.permute(0, 2, 3, 1).unflatten(0, sprites.shape[:2])
+    return halved
 
 
 def _shadow(alpha: Tensor) -> Tensor:
-    """A soft shadow (N, 1, P, P) of alpha, a little below the object."""
+    """A soft shadow (N, 1, P, P) of alpha, slightly below the object."""
     size = alpha.shape[-1]
     coarse = nnf.avg_pool2d(alpha, size // 30)
     coarse = nnf.avg_pool2d(coarse, 3, stride=1, padding=1)

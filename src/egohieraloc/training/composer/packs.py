@@ -1,4 +1,4 @@
-"""Packs of photographs with object masks and of scanned objects seen from many sides, read into tensors.
+"""Packs of photos with object masks and of scanned objects rendered from many views, read into tensors.
 
 The folder holds `photos/` (`images_K.tar`, `masks_K.npz`) and `sprites/` (`*.tar`, `index.json`,
 `heldout_objects.txt`, `near_duplicates.tsv`). Letters: P photos, M masks, O objects, V views of each.
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -25,23 +25,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from egohieraloc.errors import DataError
+from egohieraloc.types import Rgb
 
 PHOTO_PX = 256
 SPRITE_PX = 192
 MASK_PX = 96  # side of the grid on which a mask is stored inside its box
-VALIDATION_SHARE = 20  # one photo in so many, chosen by its name, is never trained on
-VALIDATION_OBJECTS = 12  # and one scanned object in so many
+VALIDATION_SHARE = 20  # one photo in 20, chosen by name, is never trained on
+VALIDATION_OBJECTS = 12  # ... and one scanned object in 12
 
 Split = Literal["train", "val", "heldout"]
 
 
 @dataclass(frozen=True, eq=False)
 class Packs:
-    """What the composer draws from. Objects of `sprite_id` equal are the same or hardly told apart."""
+    """What clips are composed of. Objects with equal `sprite_id` are near duplicates."""
 
     photos: Tensor  # (P, 256, 256, 3) uint8
     mask_crops: Tensor  # (M, 96, 96) uint8, the mask inside its box
-    mask_photo: Tensor  # (M,) int64, which photo
+    mask_photo: Tensor  # (M,) int64, index of its photo
     mask_box: Tensor  # (M, 4) float32 xyxy in pixels of the photo
     sprites: Tensor  # (O, V, 192, 192, 4) uint8 RGBA, centred
     sprite_direction: Tensor  # (O, V, 3) float32, unit vector from the object to the camera
@@ -73,10 +74,10 @@ def read_packs(
 ) -> Packs:
     """Read the packs under `folder`.
 
-    `train` has 95 % of the photos and eleven of twelve training objects; `val`, for validation and
-    calibration, the rest of both; `heldout`, for final figures, the held-out objects on the photos of `val`.
-    `publishable` keeps only Grocery Store images beside the scanned objects; `limit` reads at most so many
-    photos and so many objects.
+    `train` has 95 % of the photos and 11 of 12 training objects; `val`, for validation and calibration, has
+    the rest of both; `heldout`, for final results, has the held-out objects and the photos of `val`.
+    `publishable` keeps only Grocery Store photos; `limit` is the largest number of photos, and of objects, to
+    read.
     """
     folder = Path(folder)
     with ThreadPoolExecutor(workers) as pool:
@@ -95,7 +96,7 @@ def read_packs(
 
 
 def object_ids(names: list[str], pairs: Iterable[tuple[str, str]]) -> NDArray[np.int64]:
-    """One number per object (O,); those joined by pairs, also through others, share the smallest."""
+    """One number per object (O,); objects connected by pairs, also indirectly, share the smallest."""
     position = {name: index for index, name in enumerate(names)}
     ids = np.arange(len(names), dtype=np.int64)
     for first, second in pairs:
@@ -110,7 +111,7 @@ def is_validation_photo(name: str) -> bool:
 
 
 def validation_objects(names: list[str], pairs: Iterable[tuple[str, str]]) -> set[str]:
-    """Those never trained on, chosen by name; of objects joined by pairs, all or none."""
+    """The objects never trained on, chosen by name; of connected objects, all or none."""
     ids = object_ids(names, pairs)
     return {
         name
@@ -153,7 +154,7 @@ def _read_photos(
 
 
 def _read_masks(path: Path) -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.uint8]]]:
-    """Name of the photo, box in photo pixels (4,) and mask inside the box (96, 96), mask by mask."""
+    """For each mask: name of its photo, its box in photo pixels (4,) and the mask inside the box (96, 96)."""
     with np.load(path) as archive:
         table = {key: archive[key] for key in ("ids", "sizes", "bits", "offset", "bbox", "image_index")}
     for k, (x1, y1, x2, y2) in enumerate(table["bbox"].astype(int)):
@@ -173,7 +174,7 @@ def _read_sprites(
     held_out = set(_files(folder, "heldout_objects.txt")[0].read_text(encoding="utf-8").split())
     pairs = _near_duplicates(folder)
     if split == "heldout":
-        # A held-out object that looks like a training one measures memory, not recognition.
+        # A held-out object with a near duplicate in the training set would measure memory, not recognition.
         twins = {n for a, b in pairs if (a in held_out) != (b in held_out) for n in (a, b)}
         wanted = held_out - twins
     else:
@@ -188,7 +189,7 @@ def _read_sprites(
     seen = [[view for view in entry["views"] if _path(entry, view) in encoded] for entry in chosen]
     count = min(map(len, seen), default=0)
     if count == 0 and chosen:
-        raise DataError(f"{folder} has objects without views: its index and its tar files do not agree.")
+        raise DataError(f"{folder} has objects without views: its index and its tar files do not match.")
     views = [(entry, view) for entry, some in zip(chosen, seen, strict=True) for view in some[:count]]
     pixels = list(pool.map(_decode_sprite, (encoded[_path(entry, view)] for entry, view in views)))
     shape = (len(chosen), count, SPRITE_PX, SPRITE_PX, 4)
@@ -200,7 +201,7 @@ def _read_sprites(
     return names, sprites, np.stack(around, -1).astype(np.float32)
 
 
-def _path(entry: dict, view: dict) -> str:
+def _path(entry: dict[str, Any], view: dict[str, Any]) -> str:
     return f"{entry['name']}/{view['view']:02d}"
 
 
@@ -215,7 +216,7 @@ def _near_duplicates(folder: Path) -> list[tuple[str, str]]:
 
 
 def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
-    """Name without its ending, and bytes, of each image of a tar file."""
+    """Name without suffix, and content, of each image in a tar file."""
     try:
         with tarfile.open(archive) as tar:
             for member in tar:
@@ -226,8 +227,8 @@ def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
         raise DataError(f"Cannot read {archive}: {error}.") from error
 
 
-def _decode_photo(data: bytes) -> NDArray[np.uint8]:
-    image = cv2.cvtColor(_decode(data, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+def _decode_photo(data: bytes) -> Rgb:
+    image: Rgb = cv2.cvtColor(_decode(data, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
     if image.shape[:2] != (PHOTO_PX, PHOTO_PX):
         image = cv2.resize(image, (PHOTO_PX, PHOTO_PX), interpolation=cv2.INTER_LINEAR)
     return image
@@ -245,9 +246,9 @@ def _decode_sprite(data: bytes) -> NDArray[np.uint8]:
 
 
 def _decode(data: bytes, flags: int) -> NDArray[np.uint8]:
-    image = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if data else None
+    image: NDArray[np.uint8] | None = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if data else None
     if image is None:
-        raise DataError("An image of the pack cannot be decoded. Is the tar file whole?")
+        raise DataError("An image of the pack cannot be decoded. Is the tar file complete?")
     return image
 
 

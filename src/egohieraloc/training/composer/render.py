@@ -1,8 +1,9 @@
-"""From homographies to pixels: warps, windows of a canvas, textures with mipmaps, painting over.
+"""From homographies to pixels: warps, windows of a canvas, textures with mipmaps.
 
-View coordinates: the canvas is [-1, 1] x [-1, 1]. A lens maps view to undistorted coordinates, the camera
-those to the scene, a layer the scene to its texture, itself [-1, 1] x [-1, 1]: one resampling for all.
-Letters: N samples, W window side, F canvas side, P texture side, C channels.
+In view coordinates the canvas is [-1, 1] x [-1, 1]. The lens maps them to undistorted coordinates, the camera
+those to the scene, and a layer the scene to its texture, also [-1, 1] x [-1, 1]. All maps are composed first,
+so that pixels are resampled once. Letters: N samples, W window side, F canvas side, P texture side, C
+channels.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _identities(like: Tensor) -> Tensor:
 def chain(*maps: Tensor) -> Tensor:
     """The product of matrices (..., 3, 3), the last applied first.
 
-    Not by `@`: a GPU told to multiply at reduced precision would move objects by pixels.
+    Not by `@`, which on a GPU may run at reduced precision and would shift objects by pixels.
     """
     product = maps[0]
     for factor in maps[1:]:
@@ -70,15 +71,16 @@ def chain(*maps: Tensor) -> Tensor:
 
 
 def inverse(matrices: Tensor) -> Tensor:
-    """Inverse of (..., 3, 3) by cofactors: unlike a solver, it never makes the host wait for the device."""
+    """Inverse of (..., 3, 3) by cofactors, which unlike a solver never synchronises with the device."""
     a, b, c = matrices.unbind(-2)
     first = torch.linalg.cross(b, c)
+    determinant: Tensor = (a * first).sum(-1)
     cofactors = torch.stack((first, torch.linalg.cross(c, a), torch.linalg.cross(a, b)), -1)
-    return cofactors / (a * first).sum(-1)[..., None, None]
+    return cofactors / determinant[..., None, None]
 
 
 def warp(matrices: Tensor, points: Tensor) -> Tensor:
-    """Homographies (N, 3, 3) on points (N, ..., 2)."""
+    """Homographies (N, 3, 3) applied to points (N, ..., 2)."""
     h = matrices.reshape(matrices.shape[0], 9, *([1] * (points.dim() - 2))).unbind(1)
     x, y = points.unbind(-1)
     depth = (h[6] * x + h[7] * y + h[8]).clamp(min=0.05)
@@ -86,7 +88,7 @@ def warp(matrices: Tensor, points: Tensor) -> Tensor:
 
 
 def undistort(view: Tensor, lens: Tensor) -> Tensor:
-    """Points (N, ..., 2) seen through a fisheye with coefficient (N,)."""
+    """View points (N, ..., 2) behind a fisheye lens with coefficient (N,), as undistorted points."""
     k = lens.reshape(-1, *([1] * (view.dim() - 1)))
     return view * (1 + k * view.square().sum(-1, keepdim=True))
 
@@ -94,7 +96,7 @@ def undistort(view: Tensor, lens: Tensor) -> Tensor:
 def distort(points: Tensor, lens: Tensor) -> Tensor:
     """The inverse of `undistort`: the real root of k r^3 + r = R in hyperbolic form."""
     k = lens.clamp(min=1e-6).reshape(-1, *([1] * (points.dim() - 1)))
-    radius = points.norm(dim=-1, keepdim=True).clamp(min=1e-6)
+    radius: Tensor = points.norm(dim=-1, keepdim=True).clamp(min=1e-6)
     root = (3 * k).sqrt()
     r = (torch.asinh(1.5 * root * radius) / 3).sinh() * 2 / root
     return points * (r / radius)
@@ -103,8 +105,8 @@ def distort(points: Tensor, lens: Tensor) -> Tensor:
 def window_points(origin: Tensor, window: int, canvas: int) -> Tensor:
     """View coordinates (N, K, K, 2) in windows with top-left pixels (N, 2) x, y.
 
-    Not of every pixel but of every fourth both ways, to be made dense after all maps: these bend so little
-    that the error stays below a twentieth of a pixel, and the work is a sixteenth.
+    Only of every fourth pixel in each direction; `dense` interpolates the rest after all maps are applied.
+    The maps are so smooth that the error stays below 0.05 px, at a sixteenth of the work.
     """
     ramp = torch.arange(0, window + 1, LATTICE_PX, device=origin.device) + 0.5
     x = (origin[:, 0, None] + ramp) * (2 / canvas) - 1
@@ -127,7 +129,7 @@ def window_origin(center_view: Tensor, window: int, canvas: int) -> Tensor:
 
 
 def mip_atlas(texture: Tensor) -> Tensor:
-    """Lay a texture (N, C, P, P) and its halvings side by side: (N, C, P, 3P/2)."""
+    """A texture (N, C, P, P) and its mipmap levels in one image: (N, C, P, 3P/2)."""
     count, channels, size, _ = texture.shape
     atlas = texture.new_zeros(count, channels, size, size * 3 // 2)
     atlas[..., :size] = texture
@@ -145,9 +147,9 @@ def mip_level(texels_per_pixel: Tensor) -> Tensor:
 
 
 def on_level(points: Tensor, level: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Lattices (N * J, K, K, 2) of points on textures as points of their atlases, read on levels (N,).
+    """Lattices (N * J, K, K, 2) of texture points as points of the atlases, on mipmap levels (N,).
 
-    Also the lowest and highest of these that the level has, (N, 2).
+    Also the lowest and highest coordinates (N, 2) that belong to the level.
     """
     side = size * torch.exp2(-level)
     left = torch.where(level > 0, float(size), 0.0)
@@ -156,21 +158,21 @@ def on_level(points: Tensor, level: Tensor, size: int) -> tuple[Tensor, Tensor, 
     stretch = torch.ones_like(corner) * (2 / size)  # atlas units per texel
     stretch[:, 0] /= 1.5
     scale, shift = side[:, None] / 2 * stretch, (corner + side[:, None] / 2) * stretch - 1
-    edge = (side[:, None] / 2 - 0.5) * stretch  # half a texel inside, or the next level would leak in
+    edge = (side[:, None] / 2 - 0.5) * stretch  # half a texel inside, so that other levels do not leak in
     count = len(points) // len(level)
     spread, move = (v.repeat_interleave(count, 0)[:, None, None] for v in (scale, shift))
     return points * spread + move, shift - edge, shift + edge
 
 
 def read_atlas(atlas: Tensor, points: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """What atlases (N, C, P, 3P/2) show in J windows each, (N, C, J * W, W), by lattices of their points."""
+    """Sample atlases (N, C, P, 3P/2) at lattices of their points, J windows each: (N, C, J * W, W)."""
     grid = dense(points).unflatten(0, (len(atlas), -1)).flatten(1, 2)
     grid.clamp_(low[:, None, None], high[:, None, None])
     return nnf.grid_sample(atlas.float(), grid, mode="bilinear", align_corners=False)
 
 
 def sample_atlas(atlas: Tensor, points: Tensor, level: Tensor) -> Tensor:
-    """Read textures (N, C, P, 3P/2) on their levels (N,) in J windows each: (N, C, J * W, W).
+    """Sample atlases (N, C, P, 3P/2) on mipmap levels (N,), J windows each: (N, C, J * W, W).
 
     `points` (N * J, K, K, 2) are lattices of texture points.
     """

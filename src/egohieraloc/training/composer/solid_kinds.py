@@ -12,7 +12,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from egohieraloc.training.composer.dice import Dice
+from egohieraloc.training.composer.random_numbers import RandomNumbers
 from egohieraloc.training.composer.solid_shapes import Shapes
 
 WALL_SAMPLES = 20
@@ -21,154 +21,154 @@ NOWHERE = -1.0  # width of a handle that is not there
 EDGE = 0.04  # of the height: what a bevel or a lip takes
 
 
-def draw_shapes(dice: Dice, count: int) -> Shapes:
+def draw_shapes(rng: RandomNumbers, count: int) -> Shapes:
     """`count` solids, as many of each kind."""
-    kinds = [draw(dice, len(range(place, count, len(KINDS)))) for place, draw in enumerate(KINDS)]
+    kinds = [draw(rng, len(range(place, count, len(KINDS)))) for place, draw in enumerate(KINDS)]
     return Shapes(*(torch.cat([getattr(some, field.name) for some in kinds]) for field in fields(Shapes)))
 
 
-def carton(dice: Dice, count: int) -> Shapes:
+def carton(rng: RandomNumbers, count: int) -> Shapes:
     """A box with an edge hardly rounded; some with a screw cap on top."""
-    sides = dice.log_uniform((0.3, 1.0), count, 3)
+    sides = rng.log_uniform((0.3, 1.0), count, 3)
     width, depth, height = (sides * (0.9 / sides.amax(-1, keepdim=True))).unbind(-1)
-    edge = dice.log_uniform((0.012, 0.06), count)
-    capped = dice.chance(0.25, count) & (height > 0.6) & (depth > 0.25)
+    edge = rng.log_uniform((0.012, 0.06), count)
+    capped = rng.chance(0.25, count) & (height > 0.6) & (depth > 0.25)
     height = torch.where(capped, height * 0.85, height)
     body = closed(_level(edge) * _bevel(edge), _upright(height))
-    radius = torch.minimum(dice.uniform((0.1, 0.25), count), depth * 0.7)
-    cap = lid(radius, height - 0.01, dice.uniform((0.08, 0.16), count))
+    radius = torch.minimum(rng.uniform((0.1, 0.25), count), depth * 0.7)
+    cap = lid(radius, height - 0.01, rng.uniform((0.08, 0.16), count))
     return _shapes(body, core=torch.stack((width - edge, depth - edge), -1), cap=cap, has_cap=capped)
 
 
-def can(dice: Dice, count: int) -> Shapes:
+def can(rng: RandomNumbers, count: int) -> Shapes:
     """A cylinder with a rim at either end, high or flat."""
-    radius, height = _sized(dice.log_uniform((0.28, 1.4), count))
-    groove = dice.uniform((0.0, 0.06), count)
+    radius, height = _sized(rng.log_uniform((0.28, 1.4), count))
+    groove = rng.uniform((0.0, 0.06), count)
     share = _share(radius)
     rims = ((share - 0.5).abs() > 0.5 - 1.5 * EDGE).float()
     wall = radius[:, None] * (1 - groove[:, None] * (1 - rims)) * _bevel(0.03 + 0 * radius)
     return _shapes(closed(wall, _upright(height)))
 
 
-def jar(dice: Dice, count: int) -> Shapes:
+def jar(rng: RandomNumbers, count: int) -> Shapes:
     """A body with a slight neck under a wide lid; a few square ones."""
-    radius, height = _sized(dice.log_uniform((0.45, 1.1), count))
+    radius, height = _sized(rng.log_uniform((0.45, 1.1), count))
     height = height * 0.85
-    neck = dice.uniform((0.72, 0.97), count)
-    low = dice.uniform((0.7, 0.85), count)
+    neck = rng.uniform((0.72, 0.97), count)
+    low = rng.uniform((0.7, 0.85), count)
     share = _share(radius)
     wall = radius[:, None] * (1 + (neck - 1)[:, None] * smoothstep(share, low, low + 0.12))
     wall = wall * (1 - 0.15 * (1 - smoothstep(share, 0 * low, 0 * low + 0.12)))
-    corner = torch.where(dice.chance(0.3, count), dice.uniform((0.2, 0.45), count), 0.0) * radius * neck
+    corner = torch.where(rng.chance(0.3, count), rng.uniform((0.2, 0.45), count), 0.0) * radius * neck
     cap = lid(
-        (radius * neck - 0.2 * corner) * dice.uniform((1.0, 1.1), count),
+        (radius * neck - 0.2 * corner) * rng.uniform((1.0, 1.1), count),
         height - 0.01,
-        dice.uniform((0.1, 0.26), count),
+        rng.uniform((0.1, 0.26), count),
     )
     return _shapes(
         closed(wall - corner[:, None], _upright(height)), core=corner[:, None].expand(-1, 2), cap=cap
     )
 
 
-def bottle(dice: Dice, count: int) -> Shapes:
+def bottle(rng: RandomNumbers, count: int) -> Shapes:
     """Shoulder and neck, a cap, sometimes a waist; some with a handle."""
-    radius, height = _sized(dice.log_uniform((0.24, 0.5), count))
+    radius, height = _sized(rng.log_uniform((0.24, 0.5), count))
     height = height * 0.9
-    neck = dice.uniform((0.28, 0.5), count)
-    low = dice.uniform((0.4, 0.72), count)
+    neck = rng.uniform((0.28, 0.5), count)
+    low = rng.uniform((0.4, 0.72), count)
     share = _share(radius)
-    wall = 1 + (neck - 1)[:, None] * smoothstep(share, low, low + dice.uniform((0.12, 0.25), count))
-    middle = low * dice.uniform((0.4, 0.7), count)
-    waist = dice.uniform((-0.08, 0.22), count)
+    wall = 1 + (neck - 1)[:, None] * smoothstep(share, low, low + rng.uniform((0.12, 0.25), count))
+    middle = low * rng.uniform((0.4, 0.7), count)
+    waist = rng.uniform((-0.08, 0.22), count)
     wall = wall * (1 - waist[:, None] * (1 - ((share - middle[:, None]).abs() / 0.22).clamp(max=1)).square())
     wall = radius[:, None] * wall * (1 - 0.12 * (1 - smoothstep(share, 0 * low, 0 * low + 0.07)))
     cap = lid(
-        radius * neck * dice.uniform((1.05, 1.35), count), height - 0.02, dice.uniform((0.1, 0.22), count)
+        radius * neck * rng.uniform((1.05, 1.35), count), height - 0.02, rng.uniform((0.1, 0.22), count)
     )
-    held = dice.chance(0.2, count)
-    ring = _ring(dice, wall[:, WALL_SAMPLES // 3], height, held)
+    held = rng.chance(0.2, count)
+    ring = _ring(rng, wall[:, WALL_SAMPLES // 3], height, held)
     return _shapes(
         closed(wall, _upright(height)),
         cap=cap,
         ring=ring,
         wall=0.4 * radius,
-        squeeze=_squeeze(dice, count, 0.25),
+        squeeze=_squeeze(rng, count, 0.25),
     )
 
 
-def mug(dice: Dice, count: int) -> Shapes:
+def mug(rng: RandomNumbers, count: int) -> Shapes:
     """A hollow cylinder with a handle."""
-    radius, height = _sized(dice.uniform((0.7, 1.15), count))
+    radius, height = _sized(rng.uniform((0.7, 1.15), count))
     radius, height = radius * 0.8, height * 0.8
-    thick = dice.uniform((0.05, 0.09), count)
-    flare = dice.uniform((-0.35, 0.35), count) * thick
+    thick = rng.uniform((0.05, 0.09), count)
+    flare = rng.uniform((-0.35, 0.35), count) * thick
     wall = radius[:, None] + flare[:, None] * _share(radius)
     wall = wall * (1 - 0.12 * (1 - smoothstep(_share(radius), 0 * flare, 0 * flare + 0.1)))
     body = hollow(wall, _upright(height), thick)
-    ring = _ring(dice, radius, height, torch.ones_like(radius, dtype=torch.bool))
+    ring = _ring(rng, radius, height, torch.ones_like(radius, dtype=torch.bool))
     return _shapes(body, ring=ring, wall=radius - 0.6 * thick)
 
 
-def bowl(dice: Dice, count: int) -> Shapes:
+def bowl(rng: RandomNumbers, count: int) -> Shapes:
     """From a plate to a deep bowl; some with two ears."""
-    height = dice.log_uniform((0.1, 0.6), count)
+    height = rng.log_uniform((0.1, 0.6), count)
     rim = 0.9 + 0 * height
-    base = rim * dice.uniform((0.3, 0.6), count)
-    bend = dice.uniform((0.35, 0.9), count)
+    base = rim * rng.uniform((0.3, 0.6), count)
+    bend = rng.uniform((0.35, 0.9), count)
     wall = base[:, None] + (rim - base)[:, None] * _share(rim) ** bend[:, None]
-    return _shapes(hollow(wall, _upright(height), dice.uniform((0.035, 0.06), count)))
+    return _shapes(hollow(wall, _upright(height), rng.uniform((0.035, 0.06), count)))
 
 
-def pan(dice: Dice, count: int) -> Shapes:
+def pan(rng: RandomNumbers, count: int) -> Shapes:
     """A pot with two ears, or a pan with a bar to hold it by."""
-    radius = dice.uniform((0.5, 0.7), count)
-    height = radius * dice.log_uniform((0.18, 0.8), count)
-    thick = dice.uniform((0.04, 0.06), count)
+    radius = rng.uniform((0.5, 0.7), count)
+    height = radius * rng.log_uniform((0.18, 0.8), count)
+    thick = rng.uniform((0.04, 0.06), count)
     body = hollow(radius[:, None] + 0 * _share(radius), _upright(height), thick)
-    ears = dice.chance(0.4, count)
-    width = dice.uniform((0.035, 0.05), count)
+    ears = rng.chance(0.4, count)
+    width = rng.uniform((0.035, 0.05), count)
     ring = torch.stack(
         (radius, height * 0.4, 0.17 + 0 * radius, 1 + 0 * radius, torch.where(ears, width, NOWHERE)), -1
     )
-    reach, rise = dice.uniform((0.6, 1.1), count), dice.uniform((0.0, 0.25), count)
-    width = torch.where(ears, NOWHERE, dice.uniform((0.04, 0.09), count))
+    reach, rise = rng.uniform((0.6, 1.1), count), rng.uniform((0.0, 0.25), count)
+    width = torch.where(ears, NOWHERE, rng.uniform((0.04, 0.09), count))
     bar = torch.stack((radius, height * 0.5, radius + reach, height * 0.5 + rise, width), -1)
     return _shapes(body, ring=ring, bar=bar, wall=radius - 0.6 * thick, two_rings=ears)
 
 
-def tub(dice: Dice, count: int) -> Shapes:
+def tub(rng: RandomNumbers, count: int) -> Shapes:
     """An open box with slanting walls: trays, crates, storage boxes."""
-    height = dice.log_uniform((0.15, 0.7), count)
-    round_ = dice.uniform((0.08, 0.2), count)
-    wall = round_[:, None] + dice.uniform((0.0, 0.12), count, 1) * _share(height)
-    thick = dice.uniform((0.03, 0.05), count)
-    sides = torch.stack((dice.uniform((0.5, 0.7), count), dice.uniform((0.25, 0.6), count)), -1)
+    height = rng.log_uniform((0.15, 0.7), count)
+    round_ = rng.uniform((0.08, 0.2), count)
+    wall = round_[:, None] + rng.uniform((0.0, 0.12), count, 1) * _share(height)
+    thick = rng.uniform((0.03, 0.05), count)
+    sides = torch.stack((rng.uniform((0.5, 0.7), count), rng.uniform((0.25, 0.6), count)), -1)
     return _shapes(hollow(wall, _upright(height), thick), core=sides)
 
 
-def blob(dice: Dice, count: int) -> Shapes:
+def blob(rng: RandomNumbers, count: int) -> Shapes:
     """Superquadrics, from pillows to spindles, some with a knob or a bar: toys, fruit, brushes, soap."""
-    radius, height = _sized(dice.log_uniform((0.35, 1.8), count))
+    radius, height = _sized(rng.log_uniform((0.35, 1.8), count))
     height = height * 0.85
-    exponent = dice.uniform((0.25, 1.25), count)[:, None]
+    exponent = rng.uniform((0.25, 1.25), count)[:, None]
     angle = (_share(radius) - 0.5) * math.pi
-    corner = torch.where(dice.chance(0.5, count), dice.uniform((0.1, 0.6), count), 0.0) * radius
+    corner = torch.where(rng.chance(0.5, count), rng.uniform((0.1, 0.6), count), 0.0) * radius
     wall = (radius - corner)[:, None] * angle.cos().clamp(min=1e-4) ** exponent
     rows = height[:, None] * angle.sin().sign() * angle.sin().abs().clamp(min=1e-4) ** exponent
-    cap = lid(dice.uniform((0.08, 0.2), count), height - 0.04, dice.uniform((0.08, 0.2), count))
-    long = torch.where(dice.chance(0.3, count), dice.uniform((0.04, 0.1), count), NOWHERE)
-    bar = torch.stack((0.5 * radius, 0 * radius, radius + 0.8, dice.uniform((-0.2, 0.3), count), long), -1)
+    cap = lid(rng.uniform((0.08, 0.2), count), height - 0.04, rng.uniform((0.08, 0.2), count))
+    long = torch.where(rng.chance(0.3, count), rng.uniform((0.04, 0.1), count), NOWHERE)
+    bar = torch.stack((0.5 * radius, 0 * radius, radius + 0.8, rng.uniform((-0.2, 0.3), count), long), -1)
     return _shapes(
         closed(wall, rows),
-        core=corner[:, None] * dice.uniform((0.3, 1.0), count, 2),
+        core=corner[:, None] * rng.uniform((0.3, 1.0), count, 2),
         cap=cap,
-        has_cap=dice.chance(0.35, count),
+        has_cap=rng.chance(0.35, count),
         bar=bar,
-        squeeze=_squeeze(dice, count, 0.6),
+        squeeze=_squeeze(rng, count, 0.6),
     )
 
 
-KINDS: tuple[Callable[[Dice, int], Shapes], ...] = (
+KINDS: tuple[Callable[[RandomNumbers, int], Shapes], ...] = (
     carton,
     can,
     jar,
@@ -245,18 +245,18 @@ def _shapes(
     )
 
 
-def _ring(dice: Dice, radius: Tensor, height: Tensor, there: Tensor) -> Tensor:
+def _ring(rng: RandomNumbers, radius: Tensor, height: Tensor, there: Tensor) -> Tensor:
     """Handles (n, 5) on the side of bodies."""
     count = len(radius)
-    width = dice.uniform((0.045, 0.085), count)
-    stretch = dice.uniform((1.0, 1.5), count)
-    size = torch.minimum(height * dice.uniform((0.5, 0.68), count) / stretch, radius * 0.75)
-    middle = dice.uniform((-0.1, 0.12), count) * height
+    width = rng.uniform((0.045, 0.085), count)
+    stretch = rng.uniform((1.0, 1.5), count)
+    size = torch.minimum(height * rng.uniform((0.5, 0.68), count) / stretch, radius * 0.75)
+    middle = rng.uniform((-0.1, 0.12), count) * height
     return torch.stack((radius, middle, size, stretch, torch.where(there, width, NOWHERE)), -1)
 
 
-def _squeeze(dice: Dice, count: int, share: float) -> Tensor:
-    return torch.where(dice.chance(share, count), dice.uniform((0.6, 0.95), count), 1.0)
+def _squeeze(rng: RandomNumbers, count: int, share: float) -> Tensor:
+    return torch.where(rng.chance(share, count), rng.uniform((0.6, 0.95), count), 1.0)
 
 
 def _sized(ratio: Tensor) -> tuple[Tensor, Tensor]:

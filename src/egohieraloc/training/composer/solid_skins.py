@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from egohieraloc.training.composer.dice import Dice
 from egohieraloc.training.composer.packs import PHOTO_PX, Packs
+from egohieraloc.training.composer.random_numbers import RandomNumbers
 from egohieraloc.training.composer.solid_shapes import BODY, CAP, Shapes
 
 FRONT, BACK, RIGHT, LEFT, TOP, BOTTOM = range(6)  # labels: +y, -y, +x, -x, +z, -z
@@ -70,21 +70,21 @@ class Hits:
     open_share: Tensor  # (C, R) how much of the surroundings lights the point
 
 
-def draw_skins(dice: Dice, packs: Packs, count: int) -> Skins:
+def draw_skins(rng: RandomNumbers, packs: Packs, count: int) -> Skins:
     """Skins with labels from the packs' photos."""
-    ground = draw_colours(dice, count)
-    second = draw_colours(dice, count)
+    ground = draw_colours(rng, count)
+    second = draw_colours(rng, count)
     apart = (second - ground).norm(dim=-1, keepdim=True) > 0.35
     second = torch.where(apart, second, (1 - ground) * 0.9 + 0.05 * ground)
-    cap = torch.where(dice.chance(0.6, count, 1), draw_colours(dice, count), second)
-    own = torch.where(dice.chance(0.5, count, 1), ground, cap)
-    pale = torch.where(dice.chance(0.4, count, 1), 0.92, ground)
+    cap = torch.where(rng.chance(0.6, count, 1), draw_colours(rng, count), second)
+    own = torch.where(rng.chance(0.5, count, 1), ground, cap)
+    pale = torch.where(rng.chance(0.4, count, 1), 0.92, ground)
     weights = torch.tensor(PATTERN_WEIGHTS, device=ground.device)
-    pattern = dice.choice(weights, count)
-    printed = dice.chance(0.75, count, LABELS)
+    pattern = rng.choice(weights, count)
+    printed = rng.chance(0.75, count, LABELS)
     printed[:, FRONT] |= pattern == PLAIN  # nothing is of one colour all over
-    printed[:, [TOP, BOTTOM]] &= dice.chance(0.6, count, 1)
-    full = dice.chance(0.5, count)
+    printed[:, [TOP, BOTTOM]] &= rng.chance(0.6, count, 1)
+    full = rng.chance(0.5, count)
     return Skins(
         ground=ground,
         second=second,
@@ -92,44 +92,44 @@ def draw_skins(dice: Dice, packs: Packs, count: int) -> Skins:
         handle=own,
         inside=pale,
         pattern=pattern,
-        bands=dice.uniform((1.0, 7.0), count).round(),
-        phase=dice.uniform((0.0, 1.0), count),
-        labels=draw_labels(dice, packs, count),
+        bands=rng.uniform((1.0, 7.0), count).round(),
+        phase=rng.uniform((0.0, 1.0), count),
+        labels=draw_labels(rng, packs, count),
         printed=printed,
         reach=torch.stack(
             (
-                torch.where(full, 1.0, dice.uniform((0.55, 0.9), count)),
-                torch.where(full, math.pi / 2, dice.uniform((0.6, 1.4), count)),
-                dice.uniform((0.35, 0.85), count),
+                torch.where(full, 1.0, rng.uniform((0.55, 0.9), count)),
+                torch.where(full, math.pi / 2, rng.uniform((0.6, 1.4), count)),
+                rng.uniform((0.35, 0.85), count),
             ),
             -1,
         ),
-        gloss=dice.uniform((0.0, 1.0), count).square() * 0.7,
-        hardness=dice.log_uniform((8.0, 120.0), count),
-        metal=torch.where(dice.chance(0.12, count), dice.uniform((0.4, 0.8), count), 0.0),
+        gloss=rng.uniform((0.0, 1.0), count).square() * 0.7,
+        hardness=rng.log_uniform((8.0, 120.0), count),
+        metal=torch.where(rng.chance(0.12, count), rng.uniform((0.4, 0.8), count), 0.0),
     )
 
 
-def draw_colours(dice: Dice, count: int) -> Tensor:
+def draw_colours(rng: RandomNumbers, count: int) -> Tensor:
     """Colours (count, 3): strong ones, pale ones, greys and the browns of wood and card."""
-    hue = dice.uniform((0.0, 1.0), count)
-    strength = dice.uniform((0.25, 0.95), count)
-    value = dice.uniform((0.25, 0.95), count)
-    grey, brown = dice.chance(0.3, count), dice.chance(0.15, count)
+    hue = rng.uniform((0.0, 1.0), count)
+    strength = rng.uniform((0.25, 0.95), count)
+    value = rng.uniform((0.25, 0.95), count)
+    grey, brown = rng.chance(0.3, count), rng.chance(0.15, count)
     hue = torch.where(brown, 0.05 + 0.06 * hue, hue)
     strength = torch.where(grey, 0.12 * strength, torch.where(brown, 0.3 + 0.3 * strength, strength))
-    value = torch.where(grey, dice.uniform((0.08, 0.97), count), value)
+    value = torch.where(grey, rng.uniform((0.08, 0.97), count), value)
     ramp = (hue[:, None] * 6 - torch.tensor([3.0, 2.0, 4.0], device=hue.device)).abs()
     pure = torch.stack((ramp[:, 0] - 1, 2 - ramp[:, 1], 2 - ramp[:, 2]), -1).clamp(0, 1)
     return value[:, None] * (1 - strength[:, None] * (1 - pure))
 
 
-def draw_labels(dice: Dice, packs: Packs, count: int) -> Tensor:
+def draw_labels(rng: RandomNumbers, packs: Packs, count: int) -> Tensor:
     """Labels (count, 6, 3, T, T): crops of photos, some above lines of writing."""
-    total, device = count * LABELS, dice.uniform((0, 1), 1).device
-    photo = dice.below(len(packs.photos), total * TRIES)
-    side = dice.log_uniform((56.0, 220.0), total * TRIES)
-    corner = dice.uniform((0.0, 1.0), total * TRIES, 2) * (PHOTO_PX - side)[:, None]
+    total, device = count * LABELS, rng.uniform((0, 1), 1).device
+    photo = rng.integers(len(packs.photos), total * TRIES)
+    side = rng.log_uniform((56.0, 220.0), total * TRIES)
+    corner = rng.uniform((0.0, 1.0), total * TRIES, 2) * (PHOTO_PX - side)[:, None]
     ramp = (torch.arange(LABEL_PX, device=device) + 0.5) / LABEL_PX
     xy = (corner[:, :, None] + side[:, None, None] * ramp).long()
     crops = []
@@ -142,38 +142,38 @@ def draw_labels(dice: Dice, packs: Packs, count: int) -> Tensor:
     pixels = torch.cat(crops).unflatten(0, (total, TRIES)).permute(0, 1, 4, 2, 3)
     contrast = pixels[..., ::4, ::4].float().std((2, 3, 4))
     best = pixels[torch.arange(total, device=device), contrast.argmax(1)].float() / 255
-    return _with_writing(dice, best).unflatten(0, (count, LABELS))
+    return _with_writing(rng, best).unflatten(0, (count, LABELS))
 
 
-def _with_writing(dice: Dice, image: Tensor) -> Tensor:
+def _with_writing(rng: RandomNumbers, image: Tensor) -> Tensor:
     """On some of the images (n, 3, T, T) the lower part is a field with lines of letters."""
     count = len(image)
-    paper, ink = draw_colours(dice, count), draw_colours(dice, count)
+    paper, ink = draw_colours(rng, count), draw_colours(rng, count)
     ink = torch.where(
         (paper - ink).norm(dim=-1, keepdim=True) > 0.4, ink, (paper.mean(-1, keepdim=True) < 0.5).float()
     )
-    letters = nnf.interpolate(dice.chance(0.5, count, 1, 24, 16).float(), size=(LABEL_PX, LABEL_PX))
+    letters = nnf.interpolate(rng.chance(0.5, count, 1, 24, 16).float(), size=(LABEL_PX, LABEL_PX))
     row = torch.arange(LABEL_PX, device=image.device)
     lines = (row % (LABEL_PX // 6) < LABEL_PX // 10).float()[:, None]
     shown = (letters * lines)[:, :, :, :]
     field = paper[:, :, None, None] * (1 - shown) + ink[:, :, None, None] * shown
-    start = torch.where(dice.chance(0.5, count), dice.uniform((0.25, 0.8), count), 1.0)
+    start = torch.where(rng.chance(0.5, count), rng.uniform((0.25, 0.8), count), 1.0)
     below = row[:, None] / LABEL_PX >= start[:, None, None, None]
     return torch.where(below, field, image)
 
 
-def draw_lights(dice: Dice, count: int, views: int) -> Lights:
+def draw_lights(rng: RandomNumbers, count: int, views: int) -> Lights:
     """A lamp somewhere above, other for each view."""
-    around = dice.uniform((0.0, 2 * math.pi), count, views)
-    height = dice.uniform((0.3, 1.0), count, views)
+    around = rng.uniform((0.0, 2 * math.pi), count, views)
+    height = rng.uniform((0.3, 1.0), count, views)
     flat = (1 - height.square()).sqrt()
-    ambient = dice.uniform((0.45, 0.75), count, views)
-    gain = dice.uniform((0.85, 1.1), count, views)
+    ambient = rng.uniform((0.45, 0.75), count, views)
+    gain = rng.uniform((0.85, 1.1), count, views)
     return Lights(
         toward=torch.stack((flat * around.cos(), flat * around.sin(), height), -1),
         strength=(1.15 - ambient) * gain,
         ambient=ambient * gain,
-        tint=dice.normal(0.03, count, views, 3).exp(),
+        tint=rng.normal(0.03, count, views, 3).exp(),
     )
 
 

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from egohieraloc.training.composer.dice import Dice
 from egohieraloc.training.composer.packs import SPRITE_PX, Packs
+from egohieraloc.training.composer.random_numbers import RandomNumbers
 from egohieraloc.training.composer.solid_kinds import draw_shapes
 from egohieraloc.training.composer.solid_shapes import Shapes
 from egohieraloc.training.composer.solid_skins import Hits, Lights, Skins, draw_lights, draw_skins, shade
@@ -48,9 +48,9 @@ def with_solids(packs: Packs, count: int, generator: torch.Generator) -> Packs:
     They are seen from as many sides as the scanned objects and depend on the generator's state only.
     """
     device, views = generator.device, packs.sprites.shape[1]
-    dice = Dice(generator)
-    shapes, skins = draw_shapes(dice, count), draw_skins(dice, packs, count)
-    cameras, lights = draw_views(dice, shapes, views), draw_lights(dice, count, views)
+    rng = RandomNumbers(generator)
+    shapes, skins = draw_shapes(rng, count), draw_skins(rng, packs, count)
+    cameras, lights = draw_views(rng, shapes, views), draw_lights(rng, count, views)
     first = int(packs.sprite_id.max()) + 1
     return replace(
         packs,
@@ -60,18 +60,18 @@ def with_solids(packs: Packs, count: int, generator: torch.Generator) -> Packs:
     )
 
 
-def draw_views(dice: Dice, shapes: Shapes, views: int) -> Views:
+def draw_views(rng: RandomNumbers, shapes: Shapes, views: int) -> Views:
     """All round at many heights, like the scanned objects."""
     count = len(shapes.core)
-    turn = dice.uniform((0.0, 1.0), count, 1) + dice.uniform((-0.3, 0.3), count, views) / views
+    turn = rng.uniform((0.0, 1.0), count, 1) + rng.uniform((-0.3, 0.3), count, views) / views
     azimuth = 2 * math.pi * (turn + torch.arange(views, device=turn.device) / views)
-    rank = dice.uniform((0.0, 1.0), count, views).argsort(-1)
+    rank = rng.uniform((0.0, 1.0), count, views).argsort(-1)
     low, high = (math.radians(angle) for angle in ELEVATION_DEG)
-    elevation = low + (high - low) * (rank + dice.uniform((0.0, 1.0), count, views)) / views
+    elevation = low + (high - low) * (rank + rng.uniform((0.0, 1.0), count, views)) / views
     flat = elevation.cos()
     direction = torch.stack((flat * azimuth.cos(), flat * azimuth.sin(), elevation.sin()), -1)
-    roll = dice.uniform((-math.radians(ROLL_DEG), math.radians(ROLL_DEG)), count, views)
-    return aim(shapes, direction, roll, dice.uniform(DISTANCE, count, views))
+    roll = rng.uniform((-math.radians(ROLL_DEG), math.radians(ROLL_DEG)), count, views)
+    return aim(shapes, direction, roll, rng.uniform(DISTANCE, count, views))
 
 
 def aim(shapes: Shapes, direction: Tensor, roll: Tensor, distance: Tensor) -> Views:

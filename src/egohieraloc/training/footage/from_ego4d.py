@@ -1,4 +1,4 @@
-"""Ego4D-VQ as footage: boxes of the last appearance, masks made from them, read like the benchmark itself."""
+"""Ego4D-VQ as footage: the boxes of response tracks and query crops, with pseudo-masks made from them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from egohieraloc.data.base import ClipQueries, Ints, Track
 from egohieraloc.data.ego4d import VisualQuery, clip_paths, read_vq2d
 from egohieraloc.errors import DataError, VideoError
 from egohieraloc.models.query_mask import MaskProvider
-from egohieraloc.training.footage.footage import FootageObject, View, large_enough
-from egohieraloc.training.footage.pseudo_masks import MaskCache, paint
+from egohieraloc.training.footage.footage import AnnotatedFrame, FootageObject, drop_small_boxes
+from egohieraloc.training.footage.pseudo_masks import MaskCache, mask_in_image
 from egohieraloc.types import Rgb
 from egohieraloc.video.reader import Video
 
-UNSURE = 2  # frames after an appearance that are neither yes nor no: annotators stop early or late
-OPEN_VIDEOS = 64  # tables of frame times that a process keeps
+UNLABELLED = 2  # frames after a response track that are left out, as annotators stop early or late
+OPEN_VIDEOS = 64  # per process, each with its table of frame times
 
 
 class Ego4dFootage:
-    """The queries that have an answer and a clip: `<clips>/<clip_uid>.mp4` or a folder of its frames."""
+    """The queries with a response track and a clip: `<clips>/<clip_uid>.mp4` or a folder of its frames."""
 
     trust = 0.3
 
@@ -37,12 +37,12 @@ class Ego4dFootage:
             self.objects += filter(None, (_object(clip, clip.clip_uid, query) for query in clip.queries))
         if not self.objects:
             raise DataError(
-                f"No query of {annotations} has an answer and a clip in {clips}. Wanted there: "
-                "<clip_uid>.mp4, or a folder <clip_uid> of frames."
+                f"No query of {annotations} has an answer and a clip in {clips}. Put <clip_uid>.mp4, or a "
+                "folder <clip_uid> of frames, there."
             )
 
     def require_masks(self) -> None:
-        """Training would only find out later."""
+        """Fail now rather than in the middle of training."""
         missing = self._masks.missing(self.objects)
         if missing:
             raise DataError(
@@ -51,7 +51,7 @@ class Ego4dFootage:
             )
 
     def make_masks(self, provider: MaskProvider, *, progress: Callable[[int, int], None]) -> int:
-        """Make the masks that are missing; each object is kept at once, so this may be stopped."""
+        """Make the missing masks, and return for how many objects; can be interrupted and resumed."""
         missing = self._masks.missing(self.objects)
         for done, target in enumerate(missing):
             progress(done, len(missing))
@@ -59,7 +59,7 @@ class Ego4dFootage:
         return len(missing)
 
     def images(self, target: FootageObject, frames: Ints) -> list[Rgb]:
-        """Frames are the annotation's; the clip may have any rate and size."""
+        """Images of annotated frames; the clip may have another frame rate and size than the annotation."""
         fps = self._fps[target.key]
         video = _open(next(path for path in clip_paths(self._clips, target.key) if path.exists()), fps)
         shown = video.shown_at(frames / fps)
@@ -68,38 +68,40 @@ class Ego4dFootage:
             raise VideoError(f"Frames of {video.path} that {target.name} needs are damaged.")
         return [found[int(index)] for index in shown]
 
-    def views(self, target: FootageObject, frames: Ints) -> list[View]:
-        views = []
+    def annotated_frames(self, target: FootageObject, frames: Ints) -> list[AnnotatedFrame]:
+        annotated = []
         for frame, image in zip(frames, self.images(target, frames), strict=True):
             box = target.box(int(frame), image)
             if box is None:
-                views.append(View(image))
+                annotated.append(AnnotatedFrame(image))
                 continue
             grid = self._masks.grids(target)[np.searchsorted(target.boxes.frames, frame)]
-            views.append(View(image, box, paint(grid, box, *image.shape[:2])))
-        return views
+            annotated.append(AnnotatedFrame(image, box, mask_in_image(grid, box, *image.shape[:2])))
+        return annotated
 
 
 def _object(clip: ClipQueries[VisualQuery], clip_uid: str, query: VisualQuery) -> FootageObject | None:
-    """Known are the frames of the appearance and, as it is the last one, those from there to the question."""
+    """The object of a query. Its labelled frames are those of the response track and, as that is the last
+    appearance, those from its end to the query frame.
+    """
     if query.response is None:
         return None
-    response = large_enough(query.response.clipped(query.width, query.height))
+    response = drop_small_boxes(query.response.clipped(query.width, query.height))
     if len(response) == 0:
         return None
     crop = Track.from_boxes([query.crop_frame], [query.crop.xyxy])
-    crop = large_enough(crop.clipped(query.width, query.height))
+    crop = drop_small_boxes(crop.clipped(query.width, query.height))
     boxes = response if np.isin(crop.frames, response.frames).all() else _joined(response, crop)
-    after = np.arange(query.response.frames[-1] + 1 + UNSURE, query.query_frame)
+    after = np.arange(query.response.frames[-1] + 1 + UNLABELLED, query.query_frame)
     return FootageObject(
         name=str(query.key),
-        same=f"{clip.name}: {query.object_title or query.key}",
-        place=clip.video_uid,
+        identity=f"{clip.name}: {query.object_title or query.key}",
+        location=clip.video_uid,
         key=clip_uid,
         boxes=boxes,
         width=query.width,
         height=query.height,
-        known=np.concatenate([response.frames, after]),
+        labelled=np.concatenate([response.frames, after]),
         crop_frame=int(crop.frames[0]) if len(crop) else None,
     )
 

@@ -1,4 +1,4 @@
-"""VISOR as footage: real masks of the objects in kitchens, sparse or dense."""
+"""VISOR as footage: objects in kitchens with real masks, from the sparse or the dense annotations."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from egohieraloc.data.base import Ints, Track
 from egohieraloc.data.visor import DENSE_SIZE, SPARSE_SIZE, VisorFrame, read_visor
 from egohieraloc.errors import DataError
 from egohieraloc.images import read_image
-from egohieraloc.training.footage.footage import FootageObject, View, large_enough
-from egohieraloc.types import Mask
+from egohieraloc.training.footage.footage import AnnotatedFrame, FootageObject, drop_small_boxes
+from egohieraloc.types import Floats, Mask
 
-FIRST_BODY_CLASS = 300  # beyond the nouns of EPIC-KITCHENS come hands, gloves and feet
-GAP = 10  # video frames between two that are used: dense annotations come 50 or 60 times a second
+FIRST_BODY_CLASS = 300  # after the nouns of EPIC-KITCHENS: hands, gloves and feet
+MIN_FRAME_GAP = 10  # video frames between two that are used; dense annotations have 50 or 60 per second
 
 
 class VisorFootage:
-    """All annotated objects with an image: `<images>/<video>/<name>`. Frames are counted over all videos."""
+    """All annotated objects with images `<images>/<video>/<name>`. Frames are numbered over all videos."""
 
     trust = 1.0
 
@@ -37,79 +37,80 @@ class VisorFootage:
             frames = self._with_images(read_visor(file, dense=dense))
             for _, stretch in groupby(frames, key=lambda frame: (frame.video, frame.subsequence)):
                 start = len(self._frames)
-                self._frames += _spread(stretch)
+                self._frames += _thinned(stretch)
                 self.objects += self._objects(range(start, len(self._frames)), size)
         if not self.objects:
             raise DataError(f"No object of {annotations} has an image <video>/<name> in {images}.")
 
     def _with_images(self, frames: Iterable[VisorFrame]) -> Iterator[VisorFrame]:
-        there: dict[str, set[str]] = {}
+        names: dict[str, set[str]] = {}
         for frame in frames:
-            if frame.video not in there:
+            if frame.video not in names:
                 folder = self._images / frame.video
-                there[frame.video] = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
-            if frame.name in there[frame.video]:
+                names[frame.video] = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
+            if frame.name in names[frame.video]:
                 yield frame
 
     def _objects(self, stretch: range, size: tuple[int, int]) -> Iterator[FootageObject]:
-        """An object goes by its name; in the frames of a stretch that do not name it, it is not seen."""
+        """Objects are told apart by name; frames of the stretch without the name do not show the object."""
         found: dict[str, list[tuple[int, tuple[float, float, float, float]]]] = {}
-        for place in stretch:
-            for name, extent in _extents(self._frames[place], size).items():
-                found.setdefault(name, []).append((place, extent))
+        for number in stretch:
+            for name, box in _boxes(self._frames[number], size).items():
+                found.setdefault(name, []).append((number, box))
         for name, boxes in found.items():
-            track = large_enough(Track.from_boxes([place for place, _ in boxes], [box for _, box in boxes]))
-            too_small = {place for place, _ in boxes} - set(track.frames.tolist())
+            numbers = [number for number, _ in boxes]
+            track = drop_small_boxes(Track.from_boxes(numbers, [box for _, box in boxes]))
+            too_small = set(numbers) - set(track.frames.tolist())
             if len(track):
                 frame = self._frames[stretch[0]]
                 yield FootageObject(
                     name=f"{frame.video} {frame.subsequence} {name}",
-                    same=f"{frame.video}: {name}",
-                    place=frame.video.split("_")[0],  # the participant, who has one kitchen
+                    identity=f"{frame.video}: {name}",
+                    location=frame.video.split("_")[0],  # the participant, who has one kitchen
                     key=name,
                     boxes=track,
                     width=size[0],
                     height=size[1],
-                    known=np.array([place for place in stretch if place not in too_small]),
+                    labelled=np.array([number for number in stretch if number not in too_small]),
                 )
 
-    def views(self, target: FootageObject, frames: Ints) -> list[View]:
-        return [self._view(target, self._frames[int(frame)]) for frame in frames]
+    def annotated_frames(self, target: FootageObject, frames: Ints) -> list[AnnotatedFrame]:
+        return [self._annotated(target, self._frames[int(frame)]) for frame in frames]
 
-    def _view(self, target: FootageObject, frame: VisorFrame) -> View:
+    def _annotated(self, target: FootageObject, frame: VisorFrame) -> AnnotatedFrame:
         image = read_image(self._images / frame.video / frame.name)
         mask = _mask(frame, target.key, *image.shape[:2])
         box = mask_to_box(mask)
-        return View(image, box, mask) if box else View(image)
+        return AnnotatedFrame(image, box, mask) if box else AnnotatedFrame(image)
 
 
-def _spread(frames: Iterable[VisorFrame]) -> list[VisorFrame]:
-    """Frames in order, none too close to the one before."""
+def _thinned(frames: Iterable[VisorFrame]) -> list[VisorFrame]:
+    """The frames in order, without those too close to the one before."""
     kept: list[VisorFrame] = []
     for frame in sorted(frames, key=lambda frame: frame.frame_index or 0):
         number, last = frame.frame_index, kept[-1].frame_index if kept else None
-        if number is None or last is None or number - last >= GAP:
+        if number is None or last is None or number - last >= MIN_FRAME_GAP:
             kept.append(frame)
     return kept
 
 
-def _extents(frame: VisorFrame, size: tuple[int, int]) -> dict[str, tuple[float, float, float, float]]:
-    """The box round all polygons of each name, cut off at the image's border."""
-    corners: dict[str, list[np.ndarray]] = {}
-    for target in frame.objects:
-        if target.class_id is None or target.class_id < FIRST_BODY_CLASS:
-            corners.setdefault(target.name, []).extend(target.polygons)
-    extents = {}
-    for name, polygons in corners.items():
+def _boxes(frame: VisorFrame, size: tuple[int, int]) -> dict[str, tuple[float, float, float, float]]:
+    """The box around all polygons of each name, clipped to the image."""
+    found: dict[str, list[Floats]] = {}
+    for annotated in frame.objects:
+        if annotated.class_id is None or annotated.class_id < FIRST_BODY_CLASS:
+            found.setdefault(annotated.name, []).extend(annotated.polygons)
+    boxes = {}
+    for name, polygons in found.items():
         if polygons:
             points = np.clip(np.concatenate(polygons), 0, size)
-            extents[name] = (*points.min(0).tolist(), *points.max(0).tolist())
-    return extents
+            boxes[name] = (*points.min(0).tolist(), *points.max(0).tolist())
+    return boxes
 
 
 def _mask(frame: VisorFrame, name: str, height: int, width: int) -> Mask:
     mask = np.zeros((height, width), bool)
-    for target in frame.objects:
-        if target.name == name:
-            mask |= target.mask(width=width, height=height)
+    for annotated in frame.objects:
+        if annotated.name == name:
+            mask |= annotated.mask(width=width, height=height)
     return mask

@@ -1,4 +1,4 @@
-"""Batches of footage, read ahead by worker processes; each training process reads its own part only."""
+"""Batches of footage, loaded ahead by worker processes; each training process loads its own part only."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from egohieraloc.training.footage.from_ego4d import Ego4dFootage
 from egohieraloc.training.footage.from_visor import VisorFootage
 from egohieraloc.training.footage.pseudo_masks import MaskCache
 
-AHEAD = 2  # batches that each worker has ready
-IN_BYTES = ("query", "query_mask", "frames", "masks", "distractor_masks")
+AHEAD = 2  # batches that each worker prepares
+AS_UINT8 = ("query", "query_mask", "frames", "masks", "distractor_masks")
 
 
 def ego4d_footage(config: FootageConfig, data: Path) -> Ego4dFootage:
@@ -29,7 +29,7 @@ def ego4d_footage(config: FootageConfig, data: Path) -> Ego4dFootage:
 
 
 def open_footage(config: FootageConfig, data: Path) -> list[Footage]:
-    """The data sets that are trained on, with everything they need."""
+    """The data sets to train on; fails if their masks are missing."""
     ego4d = ego4d_footage(config, data)
     ego4d.require_masks()
     if config.visor_share == 0:
@@ -39,12 +39,15 @@ def open_footage(config: FootageConfig, data: Path) -> list[Footage]:
 
 
 class LoadedClips:
-    """A `ClipSource`: the clips of a step at some places of its batch. Steps come in order, or start anew."""
+    """A `ClipSource`: the clips of each step with the given indices in its batch.
+
+    Steps are expected in order; any other step restarts the workers.
+    """
 
     def __init__(
-        self, clips: FootageClips, places: Sequence[int], *, workers: int, device: torch.device
+        self, clips: FootageClips, indices: Sequence[int], *, workers: int, device: torch.device
     ) -> None:
-        self._clips, self._places, self._workers, self._device = clips, places, workers, device
+        self._clips, self._indices, self._workers, self._device = clips, indices, workers, device
         self._next = -1
         self._loaded: Iterator[ClipBatch] = iter(())
 
@@ -54,24 +57,24 @@ class LoadedClips:
         self._next = step + 1
         values = vars(next(self._loaded))
         moved = {name: value.to(self._device, non_blocking=True) for name, value in values.items()}
-        return ClipBatch(**moved | {name: moved[name].float() / 255 for name in IN_BYTES})
+        return ClipBatch(**moved | {name: moved[name].float() / 255 for name in AS_UINT8})
 
-    def _loader(self, start: int) -> DataLoader:
+    def _loader(self, start: int) -> DataLoader[ClipBatch]:
         return DataLoader(
             self._clips,  # type: ignore[arg-type]
-            batch_sampler=([(step, place) for place in self._places] for step in count(start)),
+            batch_sampler=([(step, index) for index in self._indices] for step in count(start)),
             num_workers=self._workers,
             collate_fn=ClipBatch.cat,
             prefetch_factor=AHEAD if self._workers else None,
-            multiprocessing_context=_clean_start() if self._workers else None,
+            multiprocessing_context=_worker_context() if self._workers else None,
             pin_memory=self._device.type == "cuda",
-            worker_init_fn=_quiet,
-            generator=torch.Generator(),  # else the loader would draw from the run's own random numbers
+            worker_init_fn=_single_threaded,
+            generator=torch.Generator(),  # otherwise the loader uses the run's global one
         )
 
 
-def _clean_start() -> BaseContext:
-    """Workers that inherit no threads: OpenCV and CUDA do not survive a fork of this process."""
+def _worker_context() -> BaseContext:
+    """Start workers without forking this process, which the threads of OpenCV and CUDA would not survive."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -79,6 +82,6 @@ def _clean_start() -> BaseContext:
     return context
 
 
-def _quiet(worker: int) -> None:
-    """One core for each worker: there are many."""
+def _single_threaded(worker: int) -> None:
+    """OpenCV in one thread per worker, as there are many workers."""
     cv2.setNumThreads(1)

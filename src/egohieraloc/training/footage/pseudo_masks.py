@@ -1,6 +1,6 @@
-"""Masks for boxes: made once by a provider such as SAM, kept in one file for each object.
+"""Pseudo-masks: made from boxes once by a segmenter such as SAM, and stored in one file per object.
 
-A mask is kept on a grid inside its box, so it fits images of any size. N boxes, G the grid's side.
+A mask is stored on a grid inside its box, so it fits images of any size. N boxes, G the side of the grid.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from egohieraloc.training.footage.footage import FootageObject
 from egohieraloc.types import Box, Mask, Rgb
 
 GRID = 96
-AT_A_TIME = 16  # images in memory
+BATCH = 16  # images in memory at a time
 AGAIN = "Remove it and run `egohieraloc pseudo-masks` again."
 
 
-class HasImages(Protocol):
-    """Where the boxes lie."""
+class ImageSource(Protocol):
+    """Reads the images that the boxes belong to."""
 
     def images(self, target: FootageObject, frames: Ints) -> list[Rgb]: ...
 
 
 @dataclass(frozen=True)
 class MaskCache:
-    """A folder of masks."""
+    """A folder of pseudo-masks."""
 
     folder: Path
 
@@ -46,45 +46,45 @@ class MaskCache:
         return self.folder / f"{hashlib.blake2b(target.name.encode(), digest_size=12).hexdigest()}.npz"
 
     def missing(self, objects: Iterable[FootageObject]) -> list[FootageObject]:
-        there = {path.name for path in self.folder.glob("*.npz")}
-        return [target for target in objects if self.path(target).name not in there]
+        made = {path.name for path in self.folder.glob("*.npz")}
+        return [target for target in objects if self.path(target).name not in made]
 
     def grids(self, target: FootageObject) -> NDArray[np.uint8]:
-        """(N, G, G) of 0 and 1, in the order of the object's boxes."""
+        """Masks (N, G, G) of 0 and 1, in the order of the object's boxes."""
         return _read(self.path(target), target.boxes.boxes_xyxy.tobytes(), len(target.boxes))
 
-    def make(self, target: FootageObject, footage: HasImages, provider: MaskProvider) -> None:
-        """Ask the provider for each box, and write the file."""
+    def make(self, target: FootageObject, footage: ImageSource, provider: MaskProvider) -> None:
+        """Make the masks of all boxes of an object, and write its file."""
         grids = []
-        for frames in np.split(target.boxes.frames, range(AT_A_TIME, len(target.boxes), AT_A_TIME)):
+        for frames in np.split(target.boxes.frames, range(BATCH, len(target.boxes), BATCH)):
             for frame, image in zip(frames, footage.images(target, frames), strict=True):
-                grids.append(_ask(provider, image, target.box(int(frame), image)))
+                grids.append(_predict(provider, image, target.box(int(frame), image)))
         with atomic_path(self.path(target)) as temporary:
             np.savez(temporary, boxes=target.boxes.boxes_xyxy, bits=np.packbits(grids))
 
 
-def paint(grid: NDArray[np.uint8], box: Box, height: int, width: int) -> Mask:
-    """A mask of the whole image from the grid (G, G) inside a box of it."""
+def mask_in_image(grid: NDArray[np.uint8], box: Box, height: int, width: int) -> Mask:
+    """The mask of a whole image from the grid (G, G) inside one of its boxes."""
     canvas = np.zeros((height, width), bool)
     x1, y1, x2, y2 = _pixels(box, height, width)
     canvas[y1:y2, x1:x2] = cv2.resize(grid * 255, (x2 - x1, y2 - y1), interpolation=cv2.INTER_LINEAR) > 127
     return canvas
 
 
-def _ask(provider: MaskProvider, image: Rgb, box: Box | None) -> NDArray[np.uint8]:
-    """(G, G). What reaches out of the box is cut off; where nothing is found, the box itself is the mask."""
-    assert box is not None  # the frames are those of the boxes
+def _predict(provider: MaskProvider, image: Rgb, box: Box | None) -> NDArray[np.uint8]:
+    """The mask (G, G) inside the box; the whole box where the provider finds nothing in it."""
+    assert box is not None  # only frames that have a box are used
     found, _ = provider(Query(image, box))
     x1, y1, x2, y2 = _pixels(box, *image.shape[:2])
     inside = found[y1:y2, x1:x2].astype(np.uint8)
     if not inside.any():
         return np.ones((GRID, GRID), np.uint8)
-    grid = cv2.resize(inside * 255, (GRID, GRID), interpolation=cv2.INTER_LINEAR) > 127
+    grid: Mask = cv2.resize(inside * 255, (GRID, GRID), interpolation=cv2.INTER_LINEAR) > 127
     return grid.astype(np.uint8)
 
 
 def _pixels(box: Box, height: int, width: int) -> tuple[int, int, int, int]:
-    """Whole pixels of a box, at least one."""
+    """The box in whole pixels, at least one in each direction."""
     x1, y1 = min(int(box.x1), width - 1), min(int(box.y1), height - 1)
     return x1, y1, max(x1 + 1, min(round(box.x2), width)), max(y1 + 1, min(round(box.y2), height))
 
@@ -98,5 +98,5 @@ def _read(path: Path, boxes: bytes, count: int) -> NDArray[np.uint8]:
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read as pseudo-masks ({error}). {AGAIN}") from error
     if not same:
-        raise DataError(f"{path} was made for other boxes. {AGAIN}")
+        raise DataError(f"{path} was made from other boxes. {AGAIN}")
     return bits[: count * GRID * GRID].reshape(count, GRID, GRID)

@@ -1,0 +1,89 @@
+"""The commands by name, each imported only when it is run: the help of all of them needs no network."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+
+
+class Command(NamedTuple):
+    """Where a command is defined, in a module of this package, and the first line of its help."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS = {
+    "locate": Command("locate", "locate", "Find the last appearance of an object in a video."),
+    "track": Command(
+        "track",
+        "track",
+        "Follow an object through a video; prints one JSON line per frame: frame, time_s, box and score.",
+    ),
+    "train": Command("train", "train", "Train a network on composed clips, or on Ego4D-VQ and VISOR."),
+    "distill": Command(
+        "train",
+        "distill",
+        "Give a backbone without pretrained weights a start: it learns another one's maps of photographs.",
+    ),
+    "pseudo-masks": Command(
+        "train",
+        "pseudo_masks",
+        "Make a mask for every box of Ego4D-VQ, once, before training. Goes on where it was stopped.",
+    ),
+    "average": Command(
+        "average", "average", "Write the mean of weights files, which is often better than each of them."
+    ),
+    "calibrate": Command(
+        "calibrate",
+        "calibrate",
+        "Fit the answer's score on composed videos of objects that were never trained on.",
+    ),
+    "demo": Command(
+        "demo", "demo", "Find a teddy bear in a rendered walk through a room, and compare with the truth."
+    ),
+    "serve": Command(
+        "serve",
+        "serve",
+        "Serve a page for the browser: choose a video, draw a box around an object, see where it was last.",
+    ),
+    "eval": Command("eval", "app", "Run over a benchmark and score the predictions."),
+    "score": Command("score", "app", "Score prediction files and prepare submissions."),
+    "ablations": Command("ablations", "app", "The paper's ablations by name."),
+    "figure": Command("figure", "app", "Draw figures for papers, as PDF, PNG or SVG by the file's ending."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """Lists stand-ins, which carry the help; the one that is called is exchanged for the command itself."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Name, command and the arguments left for it."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found and load_command(str(found.name)), rest
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register a stand-in for each command."""
+    for name, command in COMMANDS.items():
+        app.command(name, help=command.help)(_stand_in)
+
+
+def load_command(name: str) -> Any:
+    """Import the command or the group of commands with this name."""
+    command = COMMANDS[name]
+    defined = getattr(import_module(f"egohieraloc.cli.{command.module}"), command.attribute)
+    holder = typer.Typer(rich_markup_mode=None)
+    if isinstance(defined, typer.Typer):
+        holder.add_typer(defined, name=name)
+    else:
+        holder.command(name)(defined)
+    return typer.main.get_group(holder).commands[name]
+
+
+def _stand_in() -> None:
+    raise NotImplementedError("LazyGroup runs the command itself.")
