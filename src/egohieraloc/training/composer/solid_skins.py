@@ -142,7 +142,7 @@ def draw_labels(rng: RandomNumbers, packs: Packs, count: int) -> Tensor:
     pixels = torch.cat(crops).unflatten(0, (total, TRIES)).permute(0, 1, 4, 2, 3)
     contrast = pixels[..., ::4, ::4].float().std((2, 3, 4))
     best = pixels[torch.arange(total, device=device), contrast.argmax(1)].float() / 255
-    return _with_writing(rng, best).unflatten(0, (count, LABELS))
+    return _with_writing(rng, best).view(count, LABELS, 3, LABEL_PX, LABEL_PX)
 
 
 def _with_writing(rng: RandomNumbers, image: Tensor) -> Tensor:

@@ -122,7 +122,7 @@ def _render(shapes: Shapes, skins: Skins, cameras: Views, lights: Lights, side: 
     solid = alpha >= 0.5
     pixels = torch.cat((rgba[:, :3] / alpha.clamp(min=1e-3), torch.ones_like(alpha)), 1) * solid
     pixels = (pixels * 255).round().to(torch.uint8)
-    return pixels.permute(0, 2, 3, 1).unflatten(0, (count, views)).contiguous()
+    return pixels.permute(0, 2, 3, 1).reshape(count, views, side, side, 4)
 
 
 def _rays(cameras: Views, side: int) -> tuple[Tensor, Tensor]:
