@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ EDGE = 0.04  # of the height: what a bevel or a lip takes
 
 
 def draw_shapes(rng: RandomNumbers, count: int) -> Shapes:
-    """`count` solids, as many of each kind."""
+    """`count` solids, evenly over the kinds."""
     kinds = [draw(rng, len(range(place, count, len(KINDS)))) for place, draw in enumerate(KINDS)]
     return Shapes(*(torch.cat([getattr(some, field.name) for some in kinds]) for field in fields(Shapes)))
 
@@ -37,7 +37,8 @@ def carton(rng: RandomNumbers, count: int) -> Shapes:
     body = closed(_level(edge) * _bevel(edge), _upright(height))
     radius = torch.minimum(rng.uniform((0.1, 0.25), count), depth * 0.7)
     cap = lid(radius, height - 0.01, rng.uniform((0.08, 0.16), count))
-    return _shapes(body, core=torch.stack((width - edge, depth - edge), -1), cap=cap, has_cap=capped)
+    core = torch.stack((width - edge, depth - edge), -1)
+    return replace(_plain(body), core=core, cap=cap, has_cap=capped)
 
 
 def can(rng: RandomNumbers, count: int) -> Shapes:
@@ -47,7 +48,7 @@ def can(rng: RandomNumbers, count: int) -> Shapes:
     share = _share(radius)
     rims = ((share - 0.5).abs() > 0.5 - 1.5 * EDGE).float()
     wall = radius[:, None] * (1 - groove[:, None] * (1 - rims)) * _bevel(0.03 + 0 * radius)
-    return _shapes(closed(wall, _upright(height)))
+    return _plain(closed(wall, _upright(height)))
 
 
 def jar(rng: RandomNumbers, count: int) -> Shapes:
@@ -65,9 +66,8 @@ def jar(rng: RandomNumbers, count: int) -> Shapes:
         height - 0.01,
         rng.uniform((0.1, 0.26), count),
     )
-    return _shapes(
-        closed(wall - corner[:, None], _upright(height)), core=corner[:, None].expand(-1, 2), cap=cap
-    )
+    body = closed(wall - corner[:, None], _upright(height))
+    return _capped(replace(_plain(body), core=corner[:, None].expand(-1, 2)), cap)
 
 
 def bottle(rng: RandomNumbers, count: int) -> Shapes:
@@ -87,13 +87,8 @@ def bottle(rng: RandomNumbers, count: int) -> Shapes:
     )
     held = rng.chance(0.2, count)
     ring = _ring(rng, wall[:, WALL_SAMPLES // 3], height, held)
-    return _shapes(
-        closed(wall, _upright(height)),
-        cap=cap,
-        ring=ring,
-        wall=0.4 * radius,
-        squeeze=_squeeze(rng, count, 0.25),
-    )
+    body = _capped(_plain(closed(wall, _upright(height))), cap)
+    return replace(body, ring=ring, wall=0.4 * radius, squeeze=_squeeze(rng, count, 0.25))
 
 
 def mug(rng: RandomNumbers, count: int) -> Shapes:
@@ -106,17 +101,17 @@ def mug(rng: RandomNumbers, count: int) -> Shapes:
     wall = wall * (1 - 0.12 * (1 - smoothstep(_share(radius), 0 * flare, 0 * flare + 0.1)))
     body = hollow(wall, _upright(height), thick)
     ring = _ring(rng, radius, height, torch.ones_like(radius, dtype=torch.bool))
-    return _shapes(body, ring=ring, wall=radius - 0.6 * thick)
+    return replace(_plain(body), ring=ring, wall=radius - 0.6 * thick)
 
 
 def bowl(rng: RandomNumbers, count: int) -> Shapes:
-    """From a plate to a deep bowl; some with two ears."""
+    """From a plate to a deep bowl."""
     height = rng.log_uniform((0.1, 0.6), count)
     rim = 0.9 + 0 * height
     base = rim * rng.uniform((0.3, 0.6), count)
     bend = rng.uniform((0.35, 0.9), count)
     wall = base[:, None] + (rim - base)[:, None] * _share(rim) ** bend[:, None]
-    return _shapes(hollow(wall, _upright(height), rng.uniform((0.035, 0.06), count)))
+    return _plain(hollow(wall, _upright(height), rng.uniform((0.035, 0.06), count)))
 
 
 def pan(rng: RandomNumbers, count: int) -> Shapes:
@@ -133,17 +128,17 @@ def pan(rng: RandomNumbers, count: int) -> Shapes:
     reach, rise = rng.uniform((0.6, 1.1), count), rng.uniform((0.0, 0.25), count)
     width = torch.where(ears, NOWHERE, rng.uniform((0.04, 0.09), count))
     bar = torch.stack((radius, height * 0.5, radius + reach, height * 0.5 + rise, width), -1)
-    return _shapes(body, ring=ring, bar=bar, wall=radius - 0.6 * thick, two_rings=ears)
+    return replace(_plain(body), ring=ring, bar=bar, wall=radius - 0.6 * thick, two_rings=ears)
 
 
 def tub(rng: RandomNumbers, count: int) -> Shapes:
     """An open box with slanting walls: trays, crates, storage boxes."""
     height = rng.log_uniform((0.15, 0.7), count)
-    round_ = rng.uniform((0.08, 0.2), count)
-    wall = round_[:, None] + rng.uniform((0.0, 0.12), count, 1) * _share(height)
+    corner = rng.uniform((0.08, 0.2), count, 1)
+    wall = corner + rng.uniform((0.0, 0.12), count, 1) * _share(height)
     thick = rng.uniform((0.03, 0.05), count)
     sides = torch.stack((rng.uniform((0.5, 0.7), count), rng.uniform((0.25, 0.6), count)), -1)
-    return _shapes(hollow(wall, _upright(height), thick), core=sides)
+    return replace(_plain(hollow(wall, _upright(height), thick)), core=sides)
 
 
 def blob(rng: RandomNumbers, count: int) -> Shapes:
@@ -158,8 +153,8 @@ def blob(rng: RandomNumbers, count: int) -> Shapes:
     cap = lid(rng.uniform((0.08, 0.2), count), height - 0.04, rng.uniform((0.08, 0.2), count))
     long = torch.where(rng.chance(0.3, count), rng.uniform((0.04, 0.1), count), NOWHERE)
     bar = torch.stack((0.5 * radius, 0 * radius, radius + 0.8, rng.uniform((-0.2, 0.3), count), long), -1)
-    return _shapes(
-        closed(wall, rows),
+    return replace(
+        _plain(closed(wall, rows)),
         core=corner[:, None] * rng.uniform((0.3, 1.0), count, 2),
         cap=cap,
         has_cap=rng.chance(0.35, count),
@@ -216,33 +211,25 @@ def smoothstep(share: Tensor, low: Tensor, high: Tensor) -> Tensor:
     return t * t * (3 - 2 * t)
 
 
-def _shapes(
-    body: Tensor,
-    *,
-    core: Tensor | None = None,
-    cap: Tensor | None = None,
-    has_cap: Tensor | None = None,
-    ring: Tensor | None = None,
-    bar: Tensor | None = None,
-    wall: Tensor | None = None,
-    two_rings: Tensor | None = None,
-    squeeze: Tensor | None = None,
-) -> Shapes:
-    """Shapes with what is not given left out."""
+def _plain(body: Tensor) -> Shapes:
+    """Bodies (n, K, 2) round the axis, without cap and handles."""
     zero = torch.zeros(len(body), device=body.device)
     nothing = torch.full((len(body), 5), NOWHERE, device=body.device)
-    there = torch.full((len(body),), cap is not None, device=body.device)
     return Shapes(
         body=body,
-        core=torch.stack((zero, zero), -1) if core is None else core,
-        squeeze=zero + 1 if squeeze is None else squeeze,
-        cap=body if cap is None else cap,
-        has_cap=there if has_cap is None else has_cap,
-        ring=nothing if ring is None else ring,
-        wall=zero if wall is None else wall,
-        two_rings=zero > 0 if two_rings is None else two_rings,
-        bar=nothing if bar is None else bar,
+        core=torch.stack((zero, zero), -1),
+        squeeze=zero + 1,
+        cap=body,
+        has_cap=zero > 0,
+        ring=nothing,
+        wall=zero,
+        two_rings=zero > 0,
+        bar=nothing,
     )
+
+
+def _capped(shapes: Shapes, cap: Tensor) -> Shapes:
+    return replace(shapes, cap=cap, has_cap=torch.ones_like(shapes.has_cap))
 
 
 def _ring(rng: RandomNumbers, radius: Tensor, height: Tensor, there: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ TRIES = 3  # crops drawn for each label; the one with most contrast is kept
 PLAIN, BANDS, STAVES, GRADIENT, CHECKS = range(5)
 PATTERN_WEIGHTS = (0.4, 0.25, 0.12, 0.13, 0.1)
 BOXY = 0.5  # share of the half width that the core must have for labels to lie flat on faces
+RIM = 0.9  # height over the half height above which what lies level is the rim, not a floor
 INWARD = 0.02  # a normal that points to the axis by more than this is one of a cavity
 STEEP = 0.7  # a normal's z above which a point belongs to top or bottom
 
@@ -58,6 +59,9 @@ class Lights:
     strength: Tensor  # (C, V)
     ambient: Tensor  # (C, V)
     tint: Tensor  # (C, V, 3)
+
+    def take(self, which: slice) -> Lights:
+        return Lights(*(getattr(self, field.name)[which] for field in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +159,8 @@ def _with_writing(rng: RandomNumbers, image: Tensor) -> Tensor:
     letters = nnf.interpolate(rng.chance(0.5, count, 1, 24, 16).float(), size=(LABEL_PX, LABEL_PX))
     row = torch.arange(LABEL_PX, device=image.device)
     lines = (row % (LABEL_PX // 6) < LABEL_PX // 10).float()[:, None]
-    shown = (letters * lines)[:, :, :, :]
-    field = paper[:, :, None, None] * (1 - shown) + ink[:, :, None, None] * shown
+    inked = letters * lines
+    field = paper[:, :, None, None] * (1 - inked) + ink[:, :, None, None] * inked
     start = torch.where(rng.chance(0.5, count), rng.uniform((0.25, 0.8), count), 1.0)
     below = row[:, None] / LABEL_PX >= start[:, None, None, None]
     return torch.where(below, field, image)
@@ -200,64 +204,82 @@ def shade(skins: Skins, shapes: Shapes, lights: Lights, hits: Hits, rays: Tensor
     return ((colour * lit + glare) * tint).clamp(0, 1)
 
 
+@dataclass(frozen=True, eq=False)
+class _Surface:
+    """Where on their bodies points lie: -1 to 1 from side to side. Each (C, R)."""
+
+    x: Tensor
+    y: Tensor
+    z: Tensor
+    turn: Tensor  # radians round the axis, 0 in front
+    normals: Tensor  # (C, R, 3)
+    boxy: Tensor  # (C, 1) bool: labels lie flat on faces
+
+    @classmethod
+    def of(cls, hits: Hits, shapes: Shapes) -> _Surface:
+        low, high = shapes.body[..., 1].amin(1), shapes.body[..., 1].amax(1)
+        half = shapes.core + shapes.body[..., 0].amax(1, keepdim=True)
+        x, y, z = hits.points.unbind(-1)
+        x, y = x / half[:, :1], y / (half[:, 1:] * shapes.squeeze[:, None])
+        z = (2 * z - (low + high)[:, None]) / (high - low)[:, None]
+        boxy = (shapes.core / half).amin(1, keepdim=True) > BOXY
+        return cls(x, y, z, torch.atan2(x, y), hits.normals, boxy)
+
+    @property
+    def level(self) -> Tensor:
+        return self.normals[..., 2].abs() > STEEP
+
+
 def paint(skins: Skins, shapes: Shapes, hits: Hits) -> Tensor:
     """Colours (C, R, 3) without light."""
-    low, high = shapes.body[..., 1].amin(1), shapes.body[..., 1].amax(1)
-    middle, half_height = ((low + high) / 2)[:, None], ((high - low) / 2)[:, None]
-    half = shapes.core + shapes.body[..., 0].amax(1, keepdim=True)
-    x, y, z = hits.points.unbind(-1)
-    x, y, z = x / half[:, :1], y / (half[:, 1:] * shapes.squeeze[:, None]), (z - middle) / half_height
-    turn = torch.atan2(x, y)  # 0 in front
-    outward = (hits.normals[..., :2] * hits.points[..., :2]).sum(-1) >= -INWARD
-    level = hits.normals[..., 2].abs() > STEEP
-    wall = _pattern(skins, turn, z)
-    boxy = (shapes.core / half).amin(1, keepdim=True) > BOXY
-    face, s, t = _face_place(skins, hits.normals, x, y, z, turn, boxy, level)
-    print_ = _printed(skins, face, s, t) & (outward | level | ~shapes.hollow[:, None])
-    on_label = _label_colour(skins, face, s, t)
-    body = torch.where(print_[..., None], on_label, wall)
-    cavity = shapes.hollow[:, None] & (~outward | (level & (hits.normals[..., 2] > 0) & (z < 0.9)))
-    body = torch.where((cavity & ~print_)[..., None], skins.inside[:, None], body)
-    lidded = torch.where((print_ & (face == TOP))[..., None], on_label, skins.cap[:, None])
+    surface = _Surface.of(hits, shapes)
+    hollow, normals = shapes.hollow[:, None], hits.normals
+    inward = hollow & ((normals[..., :2] * hits.points[..., :2]).sum(-1) < -INWARD)
+    floor = hollow & (normals[..., 2] > STEEP) & (surface.z < RIM)
+    face, s, t = _place_on_labels(skins, surface)
+    labelled = _is_labelled(skins, face, s, t) & ~(inward & ~surface.level)
+    label = _label_colour(skins, face, s, t)
+    body = torch.where((inward | floor)[..., None], skins.inside[:, None], _pattern(skins, surface))
+    body = torch.where(labelled[..., None], label, body)
+    cap = torch.where((labelled & (face == TOP))[..., None], label, skins.cap[:, None])
     part = hits.part[..., None]
-    return torch.where(part == BODY, body, torch.where(part == CAP, lidded, skins.handle[:, None]))
+    return torch.where(part == BODY, body, torch.where(part == CAP, cap, skins.handle[:, None]))
 
 
-def _pattern(skins: Skins, turn: Tensor, z: Tensor) -> Tensor:
-    """Colours (C, R, 3) of walls at turns and heights (C, R)."""
+def _pattern(skins: Skins, surface: _Surface) -> Tensor:
+    """Colours (C, R, 3) of walls."""
     bands, phase, kind = skins.bands[:, None], skins.phase[:, None], skins.pattern[:, None]
-    up = ((z + 1) / 2 * bands + phase) % 1 < 0.5
-    round_ = (turn / (2 * math.pi) * (bands + 2).round() + phase) % 1 < 0.5
-    share = torch.where(kind == BANDS, up.float(), 0.0)
-    share = torch.where(kind == STAVES, round_.float(), share)
-    share = torch.where(kind == GRADIENT, ((z + 1) / 2).clamp(0, 1), share)
-    share = torch.where(kind == CHECKS, (up ^ round_).float(), share)[..., None]
+    height = (surface.z + 1) / 2
+    level = (height * bands + phase) % 1 < 0.5
+    upright = (surface.turn / (2 * math.pi) * (bands + 2) + phase) % 1 < 0.5
+    share = torch.where(kind == BANDS, level.float(), 0.0)
+    share = torch.where(kind == STAVES, upright.float(), share)
+    share = torch.where(kind == GRADIENT, height.clamp(0, 1), share)
+    share = torch.where(kind == CHECKS, (level ^ upright).float(), share)[..., None]
     return skins.ground[:, None] * (1 - share) + skins.second[:, None] * share
 
 
-def _face_place(
-    skins: Skins, normals: Tensor, x: Tensor, y: Tensor, z: Tensor, turn: Tensor, boxy: Tensor, level: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Which label a point lies under (C, R), and where on it: right and down from -1 to 1."""
-    sideways = normals[..., 0].abs() > normals[..., 1].abs()
+def _place_on_labels(skins: Skins, surface: _Surface) -> tuple[Tensor, Tensor, Tensor]:
+    """Which label a point may lie under (C, R), and where: right and down, from -1 to 1 on the label."""
+    x, y, turn, boxy, level = surface.x, surface.y, surface.turn, surface.boxy, surface.level
+    flat_reach, turn_reach, height_reach = skins.reach[:, :, None].unbind(1)
+    sideways = surface.normals[..., 0].abs() > surface.normals[..., 1].abs()
     flat = torch.where(sideways, torch.where(x > 0, RIGHT, LEFT), torch.where(y > 0, FRONT, BACK))
-    across = torch.where(sideways, torch.where(x > 0, y, -y), torch.where(y > 0, -x, x)) / skins.reach[:, :1]
+    across = torch.where(sideways, torch.where(x > 0, y, -y), torch.where(y > 0, -x, x)) / flat_reach
     behind = turn.abs() > math.pi / 2
-    bent = torch.where(behind, BACK, FRONT)
-    angle = torch.where(behind, turn - math.pi * turn.sign(), turn)
-    wrapped = -angle / skins.reach[:, 1:2]
-    face = torch.where(boxy, flat, bent)
+    wrapped = torch.where(behind, math.pi * turn.sign() - turn, -turn) / turn_reach
+    face = torch.where(boxy, flat, torch.where(behind, BACK, FRONT))
     s = torch.where(boxy, across, wrapped)
-    t = -z / torch.where(boxy, skins.reach[:, :1], skins.reach[:, 2:])
-    end = torch.where(normals[..., 2] > 0, TOP, BOTTOM)
+    t = -surface.z / torch.where(boxy, flat_reach, height_reach)
+    end = torch.where(surface.normals[..., 2] > 0, TOP, BOTTOM)
     return (
         torch.where(level, end, face),
-        torch.where(level, -x / skins.reach[:, :1], s),
-        torch.where(level, y / skins.reach[:, :1], t),
+        torch.where(level, -x / flat_reach, s),
+        torch.where(level, y / flat_reach, t),
     )
 
 
-def _printed(skins: Skins, face: Tensor, s: Tensor, t: Tensor) -> Tensor:
+def _is_labelled(skins: Skins, face: Tensor, s: Tensor, t: Tensor) -> Tensor:
     """Whether a point is under a label (C, R)."""
     return skins.printed.gather(1, face) & (s.abs() <= 1) & (t.abs() <= 1)
 

@@ -6,7 +6,7 @@ Letters: C solids of a chunk, V views, S pixels of a side, R rays.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 import torch.nn.functional as nnf
@@ -27,7 +27,7 @@ STEPS = 96
 CLOSE_ENOUGH = 0.002  # bounding radii: a third of a pixel
 THIN_OUT_EVERY = 8  # steps
 OPENNESS_REACH = (0.08, 0.3)  # how far from a point it is looked for what hides it from the light
-CHUNK_RAYS = 40_000_000
+CHUNK_RAYS = (1_000_000, 40_000_000)  # at a time on a CPU, on a GPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +40,9 @@ class Views:
     window: Tensor  # (C, V, 3) centre, right and down, and half side of the image at distance 1
     center: Tensor  # (C, 3) of the solid
     radius: Tensor  # (C,) of the ball that holds it
+
+    def take(self, which: slice) -> Views:
+        return Views(*(getattr(self, field.name)[which] for field in fields(self)))
 
 
 def with_solids(packs: Packs, count: int, generator: torch.Generator) -> Packs:
@@ -96,16 +99,14 @@ def aim(shapes: Shapes, direction: Tensor, roll: Tensor, distance: Tensor) -> Vi
 def render(shapes: Shapes, skins: Skins, cameras: Views, lights: Lights, side: int = SPRITE_PX) -> Tensor:
     """RGBA images (C, V, side, side, 4) uint8; alpha is the mask, 0 or 255."""
     count, views = cameras.direction.shape[:2]
-    size = max(1, CHUNK_RAYS // (views * (side * FINER) ** 2))
-    if cameras.direction.device.type == "cpu":
-        size = 1
-    images = []
-    for start in range(0, count, size):
-        some = slice(start, start + size)
-        lamps = Lights(lights.toward[some], lights.strength[some], lights.ambient[some], lights.tint[some])
-        eyes = Views(*(getattr(cameras, name)[some] for name in Views.__dataclass_fields__))
-        images.append(_render(shapes.take(some), skins.take(some), eyes, lamps, side))
-    return torch.cat(images)
+    size = CHUNK_RAYS[cameras.direction.device.type == "cuda"] // (views * (side * FINER) ** 2)
+    chunks = [slice(start, start + max(1, size)) for start in range(0, count, max(1, size))]
+    return torch.cat(
+        [
+            _render(shapes.take(chunk), skins.take(chunk), cameras.take(chunk), lights.take(chunk), side)
+            for chunk in chunks
+        ]
+    )
 
 
 def _render(shapes: Shapes, skins: Skins, cameras: Views, lights: Lights, side: int) -> Tensor:
