@@ -43,7 +43,7 @@ from figures import Outcome, outcome, print_outcomes
 from refusal import answering_localizer, banded, print_rows, rows_by_group, to_json
 
 SAMPLES = 1000  # of a video, at least
-BATCH = 4  # clips composed at a time
+BATCH = 8  # clips composed at a time
 HARD = update(
     ComposerConfig(),
     AS_VIDEO
