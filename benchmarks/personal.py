@@ -55,7 +55,7 @@ def main() -> None:
     print(f"{len(outcomes)} questions in {time.perf_counter() - started:.0f} s, encoding included")
     boxes = [o.truth.boxes_xyxy for o in outcomes]
     sizes = np.array([(b[:, 2:] - b[:, :2]).max(1).mean() if len(b) else np.nan for b in boxes])
-    rows = rows_by_group(outcomes, banded(sizes, (0, 128, 192, 641), "pixels of 640:"), threshold)
+    rows = rows_by_group(outcomes, banded(sizes, (0, 128, 192, 641), "pixels"), threshold)
     print_rows(rows)
     if options.queries:
         print_outcomes(outcomes)
