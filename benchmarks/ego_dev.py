@@ -68,7 +68,7 @@ def read_queries(folder: Path) -> list[DevQuery]:
                 row["video"],
                 row["object"],
                 crop["source_clip"],
-                folder / "queries" / f"{row['qid']}_frame.jpg",
+                next((folder / "queries").glob(f"{row['qid']}_frame.*")),
                 Box(*crop["box"]),
                 Track.from_boxes([b["frame"] for b in track], [[b[k] for k in BOX_KEYS] for b in track]),
             )

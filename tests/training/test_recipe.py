@@ -12,7 +12,7 @@ import torch
 from egohieraloc.config import PRESETS, preset
 from egohieraloc.errors import ConfigError, MissingExtraError
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import load_weights, save_weights
+from egohieraloc.models.weights import find_weights, load_weights, save_weights
 from egohieraloc.settings import override
 from egohieraloc.training import recipe as module
 from egohieraloc.training.composer.packs import Packs
@@ -126,6 +126,12 @@ def test_training_continues_from_a_weights_file(tmp_path: Path) -> None:
     torch.testing.assert_close(further.ram.cell.weight, trained.ram.cell.weight, atol=1e-3, rtol=1e-3)
     with pytest.raises(ConfigError, match="need other weights"):
         build_network(override(recipe, [*words, "network.ram.width=64"]))
+
+
+def test_shipped_weights_are_trained_further_by_their_name() -> None:
+    recipe = read_recipe(Path(__file__).parents[2] / "recipes" / "mini_5.toml")
+    assert recipe.weights == "mini"
+    assert_equal_networks(build_network(recipe), load_weights(find_weights("mini")).network)
 
 
 def test_a_run_leaves_recipe_log_checkpoint_and_weights(

@@ -16,7 +16,7 @@ from egohieraloc.errors import ConfigError
 from egohieraloc.files import write_json
 from egohieraloc.models.backbone import load_imagenet
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import load_weights, save_weights
+from egohieraloc.models.weights import find_weights, load_weights, save_weights
 from egohieraloc.settings import override, to_dict, update
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.calibrate import PACK_LIMIT
@@ -47,7 +47,7 @@ class Recipe:
 
     preset: str = "mini"
     start: str = "imagenet"  # initial weights of the backbone: "imagenet", "random", or a file or folder
-    weights: str = ""  # or a weights file of the whole network to continue from
+    weights: str = ""  # or weights of the whole network to continue from: a file or a shipped name
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     source: Literal["composed", "footage"] = "composed"  # clips composed from packs, or Ego4D-VQ and VISOR
@@ -81,7 +81,7 @@ def build_network(recipe: Recipe) -> EgoHieraLocNet:
     torch.manual_seed(recipe.optim.seed)
     network = EgoHieraLocNet(recipe.network)
     if recipe.weights:
-        trained = load_weights(recipe.weights).with_settings(recipe.network)
+        trained = load_weights(find_weights(recipe.weights)).with_settings(recipe.network)
         network.load_state_dict(trained.network.state_dict())
     elif recipe.start != "random":
         load_imagenet(network.backbone, None if recipe.start == "imagenet" else recipe.start)

@@ -63,6 +63,15 @@ def test_the_same_seed_and_step_give_the_same_clips() -> None:
     assert not equal(first, compose(small_config(), step=5, size=4, seed=4))
 
 
+def test_chosen_objects_are_those_of_the_batch() -> None:
+    composer = ClipComposer(tiny_packs(), small_config(sprite_share=1.0, absent_share=0.5), "cpu", 3)
+    chosen, batch = composer.chosen_objects(2, 12), composer.batch(2, 12)
+    assert torch.equal(chosen.target, batch.source)  # the tiny packs number their sprites from 0
+    assert chosen.views.shape == (12, 2)
+    assert batch.presence[chosen.absent].sum() == 0
+    assert batch.presence[~chosen.absent].sum() > 0
+
+
 def test_presence_agrees_with_masks_and_boxes(busy: ClipBatch) -> None:
     present = busy.presence > 0.5
     assert 0.2 < present.float().mean() < 0.9

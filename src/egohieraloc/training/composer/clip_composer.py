@@ -29,11 +29,18 @@ from egohieraloc.training.composer.query_composer import QueryComposer
 from egohieraloc.training.composer.random_numbers import RandomNumbers, mixed_seed
 from egohieraloc.training.composer.render import chain, tight_box, undistort, warp, window_points
 from egohieraloc.training.composer.scene_layers import PlacedObjects, draw_texture_from_scene, render
-from egohieraloc.training.composer.scene_sampling import Scene, SceneSampler, texture_from_mosaic
+from egohieraloc.training.composer.scene_sampling import (
+    ChosenObjects,
+    Scene,
+    SceneSampler,
+    texture_from_mosaic,
+)
 from egohieraloc.training.composer.sensor import record
 from egohieraloc.training.composer.shapes import draw_blocks, draw_hands
+from egohieraloc.training.composer.solids import with_solids
 
 MASK_STRIDE = 4
+BEFORE_THE_FIRST = -1  # the step whose seed the solids are drawn with
 
 
 class ClipComposer:
@@ -46,6 +53,9 @@ class ClipComposer:
         self.generator = torch.Generator(self._device)
         # Half precision is exact enough for 8-bit images, but slow on CPUs.
         self._dtype = torch.float16 if self._device.type == "cuda" else torch.float32
+        if config.solids:
+            self.seed_for(BEFORE_THE_FIRST)
+            packs = with_solids(packs, config.solids, self.generator)
         self._instances = Instances(
             packs, self._device, config.neighbours, config.twin_similarity, self._dtype
         )
@@ -58,6 +68,11 @@ class ClipComposer:
         """Compose `size` clips."""
         self.seed_for(step)
         return self.next_batch(size)
+
+    def chosen_objects(self, step: int, size: int) -> ChosenObjects:
+        """The objects that the batch of this step shows, and their views."""
+        self.seed_for(step)
+        return self._sampler.draw_scene(size).objects
 
     def seed_for(self, step: int) -> None:
         """Seed the generator so that the next batch is the one of this step."""

@@ -35,6 +35,7 @@ BATCH = 4  # clips composed at a time
 # query shows the object with its surroundings; in the clip it is seen from a similar view, large enough and
 # only moderately degraded.
 AS_VIDEO = {
+    "solids": 0,
     "clip_frames": 6,
     "sprite_share": 1.0,
     "leave_share": 0.0,
@@ -161,10 +162,11 @@ def _compose_clips(composer: ClipComposer, count: int) -> Iterator[ComposedClip]
     for step in range(-(-count // BATCH)):
         batch = composer.batch(step, min(BATCH, count - step * BATCH))
         for number in range(len(batch)):
-            yield _clip(batch, number)
+            yield clip_of(batch, number)
 
 
-def _clip(batch: ClipBatch, number: int) -> ComposedClip:
+def clip_of(batch: ClipBatch, number: int) -> ComposedClip:
+    """One clip of a batch in images."""
     return ComposedClip(
         Query(_image(batch.query[number]), Box(*batch.query_box[number].tolist())),
         tuple(_image(frame) for frame in batch.frames[number]),

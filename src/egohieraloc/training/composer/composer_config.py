@@ -19,6 +19,8 @@ class ComposerConfig:
     frame_px: int = 448  # F, a multiple of 32
     clip_frames: int = 2  # T
 
+    solids: int = 0  # objects made in 3D beside the scanned ones, with as many views
+
     # target
     sprite_share: float = 0.45  # the target is a scanned object, otherwise an object from a photo
     in_place_share: float = 0.55  # a photo object stays in its photo, otherwise it is cut out and pasted
