@@ -1,4 +1,4 @@
-"""`egohieraloc demo`: the whole object on the bundled clip, with the truth beside the answer."""
+"""`egohieraloc demo`: everything on the bundled clip, with the truth beside the answer."""
 
 from __future__ import annotations
 
