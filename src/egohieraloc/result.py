@@ -56,7 +56,9 @@ class Result:
     maps: tuple[FrameMaps, ...] = ()  # what decided, for some samples of the track
     place: Localization3D | NotLocalized | None = None  # None: nobody asked for 3D
     cameras: Reconstruction | None = None  # the poses that `place` stands on
-    timings_s: tuple[tuple[str, float], ...] = ()  # what took how long
+    timings_s: tuple[
+        tuple[str, float], ...
+    ] = ()  # what took how long; not kept in result.json, which is the same each time
     versions: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -166,7 +168,6 @@ class Result:
             maps=[parts.maps_part(maps) for maps in self.maps],
             place=None if self.place is None else parts.place_part(self.place),
             cameras=None if self.cameras is None else parts.cameras_part(self.cameras),
-            timings_s=list(self.timings_s),
             versions=self.versions,
         )
 
@@ -190,7 +191,6 @@ class Result:
             maps=tuple(parts.maps_from(part) for part in document.maps),
             place=None if document.place is None else parts.place_from(document.place),
             cameras=None if document.cameras is None else parts.cameras_from(document.cameras),
-            timings_s=tuple(document.timings_s),
             versions=document.versions,
         )
 

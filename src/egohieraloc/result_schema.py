@@ -185,7 +185,6 @@ class ResultDocument(Part):
     maps: list[MapsPart]
     place: PlacePart | NoPlacePart | None
     cameras: CamerasPart | None
-    timings_s: list[tuple[str, float]]
     versions: dict[str, str]
 
 

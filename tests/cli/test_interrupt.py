@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from egohieraloc import result
 from egohieraloc.images import write_image
 from egohieraloc.inference import store
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.store import CHUNK, FeatureStore
-from egohieraloc.report import draw, save
+from egohieraloc.report import draw
 from untrained import run_command, untrained_model
 
 SAMPLES = 3 * CHUNK + 4
@@ -90,7 +91,7 @@ def stored(folder: Path) -> list[bool]:
         (store, "save_file", half_a_file, 0),  # keeping what is known of it
         (Predictor, "coarse", interrupting(Predictor.coarse, 2), 4),  # looking
         (Predictor, "decode", interrupting(Predictor.decode, 2), 4),  # looking closely
-        (save, "write_image", interrupting(save.write_image, 2), 4),  # writing the answer
+        (result, "write_image", interrupting(result.write_image, 2), 4),  # writing the answer
         (draw, "draw_frame", interrupting(draw.draw_frame, 3), 4),
     ],
 )

@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 from egohieraloc import __version__
 from egohieraloc.cli.eval import RunOptions
 from egohieraloc.images import write_image
+from egohieraloc.result_schema import ResultDocument
 from untrained import run_command, untrained_model
 
 WIDTH, HEIGHT, FPS, FRAMES = 96, 64, 10, 24
@@ -80,18 +81,17 @@ def run(
 
 
 def check_schema(result: dict) -> None:
-    """Exactly what docs and other programs count on."""
-    assert set(result) == {
-        "found", "score", "reason", "video", "sample_fps", "track", "curve", "intervals", "alternatives",
-    }  # fmt: skip
+    """What docs and other programs count on; the schema itself is tested in test_result.py."""
+    ResultDocument.model_validate(result)
     assert type(result["found"]) is bool
     assert type(result["score"]) is type(result["sample_fps"]) is float
     assert result["reason"] is None if result["found"] else type(result["reason"]) is str
     assert {key: type(value) for key, value in result["video"].items()} == {
         "path": str, "width": int, "height": int, "fps": float, "num_frames": int,
+        "folder_fps": type(result["video"]["folder_fps"]),
     }  # fmt: skip
     curve = result["curve"]
-    assert set(curve) == {"time_s", "raw", "smooth", "threshold"}
+    assert set(curve) == {"frame", "time_s", "raw", "smooth", "threshold"}
     assert len(curve["time_s"]) == len(curve["raw"]) == len(curve["smooth"])
     assert type(curve["threshold"]) is float
     assert all(type(edge) is int for interval in result["intervals"] for edge in interval)
@@ -100,7 +100,7 @@ def check_schema(result: dict) -> None:
         assert set(part) == {"score", "track"}
     assert bool(result["track"]) == result["found"]
     for row in (row for part in (result, *result["alternatives"]) for row in part["track"]):
-        assert set(row) == ROW
+        assert set(row) == {*ROW, "mask"}
         x1, y1, x2, y2 = row["box"]
         assert 0 <= x1 <= x2 <= result["video"]["width"]
         assert 0 <= y1 <= y2 <= result["video"]["height"]
@@ -136,8 +136,7 @@ def test_all_files_come_out(run: Run, tmp_path: Path, objects: dict[str, str]) -
     assert (code, err) == (0, "")
     assert result == json.loads((folder / "result.json").read_text())
     names = {path.name for path in folder.iterdir()}
-    asked = {"query.png", "query.json"}
-    assert names == {"result.json", "report.html", "overlay.mp4", "curve.png", "masks", *asked}
+    assert names == {"result.json", "report.html", "overlay.mp4", "curve.png", "masks", "query.png"}
     with av.open(str(folder / "overlay.mp4")) as overlay:
         assert sum(1 for _ in overlay.decode(video=0)) >= len(result["track"])
     masks = sorted((folder / "masks").iterdir())
@@ -227,7 +226,7 @@ def test_before_the_first_frame_nothing_was_seen(run: Run, tmp_path: Path) -> No
     assert "no sample before the query time" in result["reason"]
     # Nothing of the earlier answer is left beside it.
     left = {path.name for path in folder.iterdir()}
-    assert left == {"result.json", "report.html", "query.png", "query.json"}
+    assert left == {"result.json", "report.html", "query.png"}
 
 
 def test_a_threshold_says_not_found(run: Run) -> None:
@@ -291,7 +290,7 @@ def test_a_damaged_store_is_noticed_and_made_again(run: Run, tmp_path: Path) -> 
         ("walk.mp4 --query crop.png --model crop.png", "cannot be read as weights"),
         ("walk.mp4 --query crop.png --model foreign.safetensors", "not a weights file of this package"),
         ("walk.mp4 --query crop.png --model huge", "No trained weights 'huge'"),
-        ("walk.mp4 --query crop.png --poses gone.json --3d", "gone.json"),
+        ("walk.mp4 --query crop.png --cameras gone.json --3d", "gone.json"),
         ("walk.mp4 --query crop.png --out crop.png", "Cannot write to"),
     ],
 )

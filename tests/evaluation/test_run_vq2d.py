@@ -27,9 +27,8 @@ from egohieraloc.evaluation import run_vq2d, workers
 from egohieraloc.evaluation.predictions import read_own, read_tracks
 from egohieraloc.evaluation.run_vq2d import ClipSearch, System
 from egohieraloc.images import write_image
-from egohieraloc.inference.answer import Answer2D
 from egohieraloc.inference.predict import Predictor
-from egohieraloc.inference.search import EncodedVideo
+from egohieraloc.result import Result
 from egohieraloc.types import Box, FramePrediction, NotFound, ResponseTrack, ScoreCurve
 from egohieraloc.video.reader import Video
 
@@ -284,15 +283,14 @@ class Scripted:
         self.asked = []
 
     def encode(self, video, until_s):
-        indices = video.sample_indices(self.fps, until_s=until_s)
-        return EncodedVideo(None, indices, video.times_s[indices])
+        return video.sampled(indices=video.sample_indices(self.fps, until_s=until_s))
 
-    def ask(self, query, encoded, width, height):
-        self.asked.append((query, encoded, width, height))
+    def ask(self, query, encoded):
+        self.asked.append((query, encoded))
         curve = ScoreCurve(encoded.time_s, encoded.time_s, encoded.time_s, 0.5)
         if len(encoded.frame_index) == 0:
-            return Answer2D(NotFound("nothing to see"), curve, ())
-        mask, covered = np.ones((2, 2), bool), Box(0, 0, width, height)
+            return Result(query, encoded, NotFound("nothing to see"), curve)
+        mask, covered = np.ones((2, 2), bool), Box(0, 0, encoded.info.width, encoded.info.height)
         predictions = tuple(
             FramePrediction(int(index), s, float(time_s), 0.9, Box(s, 2, s + 4, 8), mask, covered)
             for s, (index, time_s) in enumerate(zip(encoded.frame_index, encoded.time_s, strict=True))
@@ -300,8 +298,8 @@ class Scripted:
         )
         track = ResponseTrack(predictions, 0.7)
         if self.found:
-            return Answer2D(track, curve, ())
-        return Answer2D(NotFound("too unsure", 0.7), curve, (track,))
+            return Result(query, encoded, track, curve)
+        return Result(query, encoded, NotFound("too weak", 0.7), curve, (track,))
 
 
 @pytest.fixture
@@ -322,9 +320,9 @@ def test_answers_are_on_the_grid_of_the_annotation(tmp_path, query, repeats, sca
     assert [p.time_s for p in found.predictions] == [0.6, 0.8, 1.0, 1.2]
     assert found.predictions[0].box.xyxy == (3 / scale, 2 / scale, 7 / scale, 8 / scale)
     assert found.predictions[0].mask_box.xyxy == (0, 0, 96, 64)
-    ((question, encoded, width, _),) = localizer.asked
+    ((question, encoded),) = localizer.asked
     assert encoded.frame_index.tolist() == list(range(0, (FRAMES - 1) * repeats, repeats))
-    assert width == 96 * scale
+    assert encoded.info.width == 96 * scale
     # The crop is where the object is, in the image of its frame, at the file's own size.
     assert question.box.xyxy == tuple(v * scale for v in query.crop.xyxy)
     assert np.abs(question.crop.mean((0, 1)) - fake_ego4d.COLOURS["1"]).max() < 25

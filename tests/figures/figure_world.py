@@ -21,9 +21,10 @@ from egohieraloc.types import (
     FramePrediction,
     Localization3D,
     ResponseTrack,
+    SampledVideo,
     ScoreCurve,
     VideoInfo,
-    VideoRef,
+    VideoSource,
     ViewEvidence,
 )
 
@@ -75,8 +76,12 @@ def result(video: Path, *, shift: float = 0.0, in_3d: bool = True, **changes: An
     camera = Camera("PINHOLE", WIDTH, HEIGHT, (80.0, 80.0, 48.0, 32.0))
     values: dict[str, Any] = {
         "query": Query(image, Box(10, 8, 30, 28), seen_at_s=0.4),
-        "video": VideoRef(
-            str(video), VideoInfo(WIDTH, HEIGHT, Fraction(5), FRAMES), FPS, tuple(range(FRAMES))
+        "video": SampledVideo(
+            VideoSource(str(video), FPS),
+            VideoInfo(WIDTH, HEIGHT, Fraction(5), FRAMES),
+            FPS,
+            np.arange(FRAMES),
+            np.arange(FRAMES) / FPS,
         ),
         "track": ResponseTrack(tuple(prediction(f, shift) for f in SEEN), 0.87),
         "curve": ScoreCurve(np.arange(FRAMES) / FPS, smooth - 0.05, smooth, 0.5, ((0, 1), (4, 9))),

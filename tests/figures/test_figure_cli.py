@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from figure_world import (
     FRAMES,
     KEY,
@@ -18,7 +17,6 @@ from figure_world import (
     make_video,
     make_vq2d,
     make_vq3d,
-    prediction,
     result,
     track,
     write_place,
@@ -28,16 +26,12 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from egohieraloc.cli import app
-from egohieraloc.config import preset
 from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.data.trek150 import read_trek150
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import trek150
 from egohieraloc.figures.maps import _show_ellipse
-from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import save_weights
-from egohieraloc.report.html import FrameMaps
-from egohieraloc.types import NotFound, ResponseTrack, ScoreCurve
+from egohieraloc.types import FrameMaps, NotFound
 
 SECOND = QueryKey("room", "a", "2")
 
@@ -200,23 +194,32 @@ def test_tables_and_logs(tmp_path: Path) -> None:
 
 
 def test_maps(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    save_weights(tmp_path / "tiny.safetensors", EgoHieraLocNet(preset("tiny")))
-    found = result(make_video(tmp_path), in_3d=False)
-    seen = tuple(replace(prediction(2 * sample), sample=sample) for sample in (2, 3, 4))
-    slow = replace(found.video, sample_fps=2.5, frame_indices=tuple(range(0, FRAMES, 2)))
-    curve = ScoreCurve(np.arange(6) / 2.5, np.ones(6), np.ones(6), 0.5, ((2, 4),))
-    replace(found, video=slow, track=ResponseTrack(seen, 0.8), curve=curve).save(tmp_path / "answer")
-    words = ("--model", tmp_path / "tiny.safetensors", "--cache", tmp_path / "cache")
-    draw("maps", tmp_path / "answer", *words, "--frames", 2, "--out", tmp_path / "a.svg")
+    """The maps are those kept in the answer; of more frames than were kept, those are shown."""
+    kept = [np.full((4, 6), 40 * n, np.uint8) for n in range(5)]
+    maps = tuple(FrameMaps(s, *kept, ellipse=(50.0, 30.0, 8.0, 5.0), drift=(3.0, 1.0)) for s in (4, 6, 8))
+    found = result(make_video(tmp_path), in_3d=False, maps=maps)
+    found.save(tmp_path / "answer")
+    draw("maps", tmp_path / "answer", "--frames", 2, "--out", tmp_path / "a.svg")
     text = (tmp_path / "a.svg").read_text()
     assert all(word in text for word in ("query", "0.8 s", "1.6 s", "QAM: location"))
+    assert "1.2 s" not in text
+    draw("maps", tmp_path / "answer", "--frames", 9, "--out", tmp_path / "a.svg")
+    assert "1.2 s" in (tmp_path / "a.svg").read_text()
     axes = Figure().subplots()
-    _show_ellipse(axes, FrameMaps(0, (), (50.0, 30.0, 8.0, 5.0), (3.0, 1.0)))
+    _show_ellipse(axes, maps[0])
     ring = axes.patches[0]
     assert (ring.get_center(), ring.get_width(), ring.get_height()) == ((50, 30), 16, 10)
     assert axes.lines[0].get_xydata().tolist() == [[47, 29], [50, 30]]
-    lost = result(tmp_path / "room", track=NotFound("too weak"), place=None, cameras=None)
-    lost.save(tmp_path / "lost")
-    with pytest.raises(DataError, match="there are no maps to show: too weak"):
-        draw("maps", tmp_path / "lost", *words, "--out", tmp_path / "b.svg")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"track": NotFound("too weak")}, "there are no maps to show: too weak"),
+        ({}, "saved without its maps"),
+    ],
+)
+def test_answers_without_maps(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    result(make_video(tmp_path), in_3d=False, **changes).save(tmp_path / "answer")
+    with pytest.raises(DataError, match=message):
+        draw("maps", tmp_path / "answer", "--out", tmp_path / "b.svg")

@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +6,7 @@ import pytest
 from egohieraloc.config import FusionConfig, PlaceConfig
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.place import describe, last_appearance, place, place_to_json
+from egohieraloc.geometry.place import describe, last_appearance, place
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
 from egohieraloc.types import Box, DepthMap, DepthUnit, FramePrediction, Localization3D, NotLocalized
 
@@ -161,19 +160,6 @@ def test_plain_words(displacement, words):
     assert describe(answer) == words
     far, where = words.split(" m, ")
     assert describe(replace(answer, unit="sfm")) == f"{where}, {far} units away (no scale is known)"
-
-
-def test_json_has_the_agreed_keys():
-    answer = place_to_json(place(track(range(6)), walk(), query_time_s=0.0))
-    assert json.loads(json.dumps(answer, allow_nan=False))["found"] is True
-    assert {"found", "reason", "unit", "point_world", "displacement", "covariance"} <= set(answer)
-    assert {"posed_frames", "num_frames", "views"} <= set(answer)
-    assert set(answer["views"][0]) == {
-        "frame", "weight", "semantic", "depth", "reprojection", "baseline", "point_world",
-    }  # fmt: skip
-    assert np.shape(answer["covariance"]) == (3, 3)
-    miss = place_to_json(NotLocalized("why", 3, 9))
-    assert miss == {"found": False, "reason": "why", "posed_frames": 3, "num_frames": 9}
 
 
 def test_distance_from_a_single_view_with_depth():

@@ -68,6 +68,7 @@ def _payload(result: Result, attachments: Attachments) -> dict[str, Any]:
         "overlay": _uri("video/mp4", attachments.overlay_mp4) if attachments.overlay_mp4 else None,
         "scene": attachments.scene.model_dump(mode="json") if attachments.scene else None,
         "notes": list(attachments.notes),
+        "timings_s": [[name, round(seconds, 3)] for name, seconds in result.timings_s],
     }
 
 

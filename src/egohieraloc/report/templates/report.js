@@ -235,8 +235,8 @@ function maps() {
 }
 
 function how() {
-  const longest = Math.max(...result.timings_s.map(([, seconds]) => seconds), 1e-9);
-  for (const [name, seconds] of result.timings_s) {
+  const longest = Math.max(...data.timings_s.map(([, seconds]) => seconds), 1e-9);
+  for (const [name, seconds] of data.timings_s) {
     const level = make("i");
     level.style.width = `${100 * seconds / longest}%`;
     const text = seconds < 1 ? `${Math.round(1000 * seconds)} ms` : `${seconds.toFixed(1)} s`;
