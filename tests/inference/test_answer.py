@@ -136,6 +136,20 @@ def test_alternatives_come_by_falling_score_and_are_limited() -> None:
     assert [track.score for track in result.alternatives] == pytest.approx([0.9, 0.6, 0.5])
 
 
+def test_a_candidate_below_the_threshold_does_not_win() -> None:
+    """The median of a short peak is low: the rule prefers a later, longer one that has less confidence."""
+    scores = {5: 0.2, 6: 0.9, 7: 0.2, 20: 0.3, 21: 0.3, 22: 0.3, 23: 0.3}
+    samples = {s: decoded(v) for s, v in scores.items()}
+    calibration = Calibration(threshold=0.5)
+    result = ask(samples, 30, config=TemporalConfig(), calibration=calibration)
+    assert (found(result).start, found(result).end) == (5, 7)
+    assert [t.start for t in result.alternatives] == [20]
+    missed = ask(samples, 30, config=TemporalConfig(), calibration=Calibration(threshold=0.95))
+    assert isinstance(missed.track, NotFound)
+    assert missed.track.reason == "The best candidate, at 1.0 s, has confidence 0.90; answers need 0.95."
+    assert [t.start for t in missed.alternatives] == [5, 20]
+
+
 def test_when_not_found_the_best_is_the_first_alternative() -> None:
     peaks = {0: 0.1, 10: 0.2, 20: 0.15, 30: 0.3, 40: 0.12}
     result = ask({s: decoded(v) for s, v in peaks.items()}, 45)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up import SAMPLES, result
 
 from egohieraloc.report.draw import thumbnail
 from egohieraloc.report.html import Attachments, render_report
 from egohieraloc.report.scene import scene_of
+from made_up import SAMPLES, result
 
 
 @pytest.fixture

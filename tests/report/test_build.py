@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up import SAMPLES, result, track
 
 from egohieraloc.errors import OutputError
 from egohieraloc.images import write_image
@@ -19,6 +18,7 @@ from egohieraloc.report.build import save_report, write_views
 from egohieraloc.result import FILES, Result
 from egohieraloc.types import NotFound
 from egohieraloc.video.reader import Video
+from made_up import SAMPLES, result, track
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from made_up import SAMPLES, curve, result
 
 from egohieraloc.report.draw import thumbnail
 from egohieraloc.types import NotFound, ScoreCurve
+from made_up import SAMPLES, curve, result
 
 Make = Callable[..., str]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up import SAMPLES, cameras, result, track
 
 from egohieraloc.errors import MissingExtraError
 from egohieraloc.geometry.camera import Camera
@@ -18,6 +17,7 @@ from egohieraloc.report.recording import TIMELINE, write_recording
 from egohieraloc.result import Result
 from egohieraloc.types import Localization3D, NotFound, ResponseTrack, ScoreCurve
 from egohieraloc.video.reader import Video
+from made_up import SAMPLES, cameras, result, track
 
 IMAGE = "/world/camera/image"
 

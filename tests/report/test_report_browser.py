@@ -10,10 +10,10 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from made_up import maps, prediction
 
 from egohieraloc.query import Query
 from egohieraloc.types import Box, NotFound, NotLocalized, QueryMask, ResponseTrack
+from made_up import maps, prediction
 
 Open = Callable[..., Any]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up import SAMPLES, cameras, poses, result
 from scipy.spatial.transform import Rotation
 
 from egohieraloc.geometry.camera import CameraPose
 from egohieraloc.geometry.reconstruction import PosedFrame, SparsePoints
 from egohieraloc.report.scene import MOST_POINTS, Scene, leveling, scene_of, uncertainty_axes
 from egohieraloc.types import NotLocalized
+from made_up import SAMPLES, cameras, poses, result
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -54,16 +54,20 @@ def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
         score = calibrated(choice.curve, interval, calibration)
         return ResponseTrack(predictions_of(search, decoded, interval), score)
 
-    alternatives = tuple(track(interval) for interval in choice.alternatives)
-    best = track(choice.chosen)
-    if best.score >= calibration.threshold:
-        return Answer(best, choice.curve, alternatives, decoded)
+    candidates = [track(interval) for interval in (choice.chosen, *choice.alternatives)]
+    confident = [t for t in candidates if t.score >= calibration.threshold]
+    if confident:
+        # The rule's choice, or where that is below the threshold the last one above it.
+        answered = confident[0] if confident[0] is candidates[0] else max(confident, key=lambda t: t.end)
+        others = tuple(t for t in candidates if t is not answered)
+        return Answer(answered, choice.curve, others, decoded)
+    best = max(candidates, key=lambda t: t.score)
     reason = (
         f"The best candidate, at {best.start_s:.1f} s, has confidence {best.score:.2f}; "
         f"answers need {calibration.threshold:.2f}."
     )
-    candidates = (best, *alternatives)[: search.temporal.max_alternatives]
-    return Answer(NotFound(reason, best.score), choice.curve, candidates, decoded)
+    candidates = sorted(candidates, key=lambda t: t is not best)[: search.temporal.max_alternatives]
+    return Answer(NotFound(reason, best.score), choice.curve, tuple(candidates), decoded)
 
 
 def calibrated(curve: ScoreCurve, interval: Interval, calibration: Calibration) -> float:
