@@ -15,7 +15,7 @@ parser.add_argument("--box", help="where it is in the image: x,y,w,h")
 parser.add_argument("--out", type=Path, help="folder for a report")
 options = parser.parse_args()
 
-box = demo.load_truth().query_box
+box = demo.load_truth().query_box if options.image == demo.QUERY else None  # None: the whole image
 if options.box:
     box = Box.from_xywh(*map(float, options.box.split(",")))
 query = Query.from_image(options.image, box=box)

@@ -2,7 +2,8 @@
 
     python examples/lift_boxes.py [CAMERAS.json BOXES.csv]
 
-BOXES.csv has the columns frame, time_s, x1, y1, x2, y2. Without arguments: the demo's true boxes and poses.
+BOXES.csv has the columns frame, time_s, x1, y1, x2, y2 and one appearance: a gap in the samples, which are
+its rows here, would end it. Without arguments: the demo's true boxes and poses.
 """
 
 import csv

@@ -7,6 +7,7 @@ SOURCE is whatever OpenCV opens: a number for a webcam, an RTSP address, a file 
 
 import argparse
 import itertools
+import time
 
 import cv2
 
@@ -19,12 +20,16 @@ options = parser.parse_args()
 
 query = Query.from_image(demo.QUERY, box=demo.load_truth().query_box)
 camera = cv2.VideoCapture(int(options.source) if options.source.isdigit() else options.source)
+if not camera.isOpened():
+    raise SystemExit(f"Cannot open {options.source}.")
+is_file = camera.get(cv2.CAP_PROP_FRAME_COUNT) > 0  # a file has a clock of its own
+started_s = time.monotonic()
 localizer = Localizer.from_pretrained()
 
 with localizer.live(fps=5) as live:  # frames that come faster are passed over
     for number in itertools.count():
         there, bgr = camera.read()
-        time_s = camera.get(cv2.CAP_PROP_POS_MSEC) / 1000
+        time_s = camera.get(cv2.CAP_PROP_POS_MSEC) / 1000 if is_file else time.monotonic() - started_s
         if not there or time_s > options.seconds:
             break
         live.add(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), time_s)

@@ -6,6 +6,7 @@ import filecmp
 import json
 import sys
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,7 +46,7 @@ def test_saved_read_and_saved_again_has_equal_bytes(tmp_path: Path, kind: str) -
 
 def test_nothing_is_lost(tmp_path: Path) -> None:
     saved = made_result(
-        until_s=2.1,
+        video=replace(made_up.video(), until_s=2.1),
         cameras=made_up.cameras(points=SparsePoints(np.random.default_rng(1).normal(size=(9001, 3)))),
     )
     read = Result.load(saved.save(tmp_path / "answer"))
@@ -54,7 +55,7 @@ def test_nothing_is_lost(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read.query.image, saved.query.image)
     assert (read.query.box, read.query.seen_at_s) == (saved.query.box, saved.query.seen_at_s)
     assert (read.video.source, read.video.info) == (saved.video.source, saved.video.info)
-    assert (read.track.score, read.until_s, read.versions) == (saved.track.score, 2.1, saved.versions)
+    assert (read.track.score, read.video.until_s, read.versions) == (saved.track.score, 2.1, saved.versions)
     for a, b in zip(read.track, saved.track, strict=True):
         assert (a.frame_index, a.sample, a.time_s, a.score, a.box, a.mask_box) == (
             (b.frame_index, b.sample, b.time_s, b.score, b.box, b.mask_box)
@@ -126,6 +127,18 @@ def damaged(change: str) -> str:
         value["maps"][0]["response"] = "AAAA"
     elif change == "a gap":
         del value["track"][1]
+    elif change == "a short curve":
+        value["curve"]["raw"].pop()
+    elif change == "an interval beyond":
+        value["intervals"].append([50, 60])
+    elif change == "a frame beyond":
+        value["track"][0]["frame"] = 9999
+    elif change == "neither track nor reason":
+        value["found"] = False
+    elif change == "no rate":
+        value["video"]["fps"] = 0
+    elif change == "an image elsewhere":
+        value["query"]["image"] = "../secret.png"
     return json.dumps(value)
 
 
@@ -133,11 +146,17 @@ def damaged(change: str) -> str:
     ("text", "message"),
     [
         (damaged("before numbers"), "before its first release. Ask again with `egohieraloc locate`"),
-        (damaged("newer"), "has version 2, wanted 1"),
+        (damaged("newer"), "has version 2, wanted 1. Update egohieraloc"),
         (damaged("a box of three"), r"is damaged: track\.1\.box"),
         (damaged("a mask of another size"), "is damaged: the counts of a mask"),
         (damaged("no PNG"), "is damaged: a map is not an 8-bit grey PNG"),
         (damaged("a gap"), "is damaged: A track needs one prediction"),
+        (damaged("a short curve"), "one value of each kind per sample"),
+        (damaged("an interval beyond"), "an interval leaves the curve"),
+        (damaged("a frame beyond"), "a track leaves the video"),
+        (damaged("neither track nor reason"), "an answer has a track, or else a reason"),
+        (damaged("no rate"), r"is damaged: video\.fps"),
+        (damaged("an image elsewhere"), r"is damaged: query\.image"),
         ("{", "Cannot read"),
         ("[]", "is not an answer"),
         ("[" * 100_000, "Cannot read"),
@@ -150,6 +169,15 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, message: str) -
         Result.load(path)
 
 
+@pytest.mark.parametrize("fps", [5.0, 29.97, 1 / 3, 0.333333, 0.0166667, 12.3456789])
+def test_every_rate_survives(tmp_path: Path, fps: float) -> None:
+    rate = Fraction(fps).limit_denominator(1_000_000)  # as a folder of images keeps it
+    video = made_up.video()
+    saved = made_result(video=replace(video, info=replace(video.info, fps=rate)))
+    assert Result.load(saved.save(tmp_path)).to_dict() == saved.to_dict()
+    assert Result.load(tmp_path).video.info.fps == rate
+
+
 def test_no_answer_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="There is no answer at"):
         Result.load(tmp_path)
@@ -160,7 +188,7 @@ def test_a_new_answer_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -
     made_result(track=NotFound("gone"), cameras=None).save(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["query.png", "result.json"]
     (tmp_path / "result.json").write_text("{}")
-    with pytest.raises(OutputError, match="not an earlier answer's"):
+    with pytest.raises(OutputError, match="does not belong to an earlier answer"):
         made_result().save(tmp_path)
 
 
@@ -212,9 +240,9 @@ def test_another_viewpoint_is_named() -> None:
 
 
 def test_the_query_time_is_in_the_video() -> None:
-    assert made_result(until_s=None).query_time_s == 2.2
-    assert made_result(until_s=0.9).query_time_s == 0.9
-    assert made_result(until_s=99.0).query_time_s == 2.2
+    assert made_result().query_time_s == 2.2
+    assert made_result(video=replace(made_up.video(), until_s=0.9)).query_time_s == 0.9
+    assert made_result(video=replace(made_up.video(), until_s=99.0)).query_time_s == 2.2
 
 
 def test_short_in_a_shell_and_shown_in_a_notebook() -> None:

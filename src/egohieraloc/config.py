@@ -165,9 +165,9 @@ class SearchConfig:
 class TrackerConfig:
     """Following an object from a box (appendix "VQL-to-VOT Transfer")."""
 
-    template_update: bool = True  # look also for what the object looked like when last surely seen
+    template_update: bool = True  # search also for the object as it was last seen with a high score
     update_every: int = 5  # samples
-    update_score: float = 0.7  # only sure frames become templates
+    update_score: float = 0.7  # only frames above it become templates
     min_side_px: float = 8.0  # and only boxes of some size
 
     def __post_init__(self) -> None:

@@ -46,6 +46,8 @@ def atomic_folder(path: str | Path, *, replaces: Iterable[str] = ()) -> Iterator
     """Yield a temporary folder inside the folder `path`; on any failure it is removed, on success what was
     written there moves up and takes the place of what has the same name or one of `replaces`."""
     path = Path(path)
+    if path.is_file():
+        raise OutputError(f"Cannot write to {path}: it is a file. Give the name of a folder.")
     new = not path.exists()
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -108,7 +108,7 @@ class Localizer:
         """With the weights that ship under a name, or of a file. The device is chosen unless given.
 
         settings: changes of the config, as `temporal.rule=paper` or `network.qam.decay=0.3`;
-        cache: folder for features of videos, shared by all questions; `provider` makes the query's mask.
+        cache: folder for features of videos, shared by all queries; `provider` makes the query's mask.
         """
         weights = load_weights(find_weights(name))
         config = with_settings(config or LocalizerConfig(), settings, weights)
@@ -176,7 +176,7 @@ class Localizer:
         clock = _Clock()
         encoded = self.encode(video, until_s=until_s, progress=progress)
         clock.lap("read the video")
-        result = replace(self.ask(query, encoded, progress=progress), until_s=until_s)
+        result = self.ask(query, encoded, progress=progress)
         clock.lap("search for the object")
         result = replace(result, timings_s=clock.laps)
         return self._placed(result, video, space, progress) if in_3d else result
@@ -184,7 +184,11 @@ class Localizer:
     def place(
         self, result: Result, space: SpaceSources | None = None, *, progress: Progress = no_progress
     ) -> Result:
-        """The same answer with the object's place in space, seen from the camera at the query time."""
+        """The same answer with the object's place in space, seen from the camera at the query time.
+
+        A result read from disk has masks without the confidence of each pixel: its views weigh slightly
+        differently than those of the result that was saved.
+        """
         return self._placed(result, Video.reopen(result.video.source), space, progress)
 
     def _placed(self, result: Result, video: Video, space: SpaceSources | None, progress: Progress) -> Result:

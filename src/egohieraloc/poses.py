@@ -27,7 +27,7 @@ def camera_poses(
     anchors: Sequence[Anchor] = (),
     progress: Progress = no_progress,
 ) -> Reconstruction | NotLocalized:
-    """Poses of the frames `samples` (N,); kept in the cache, so that a second question costs nothing."""
+    """Poses of the frames `samples` (N,); kept in the cache, so that a second query costs nothing."""
     indices = samples[_spread(len(samples), config.max_frames)]
     key = hashlib.blake2b(f"{video.content_hash} {json.dumps(to_dict(config))}".encode(), digest_size=12)
     key.update(indices.tobytes())

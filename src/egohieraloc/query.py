@@ -1,4 +1,4 @@
-"""The question: an image of an object, where in the image it is, and when it was seen."""
+"""The query: an image of an object, where in the image it is, and when it was seen."""
 
 from __future__ import annotations
 
@@ -51,12 +51,11 @@ class Query:
         if self.seen_at_s is not None and not math.isfinite(self.seen_at_s):
             raise QueryError(f"The time a query was seen must be a number of seconds, got {self.seen_at_s}.")
         height, width = image.shape[:2]
-        inside = self.box.clipped(width, height)
+        given, inside = self.box, self.box.clipped(width, height)
         if min(inside.width, inside.height) < MIN_SIDE_PX:
             raise QueryError(
-                f"A query needs {MIN_SIDE_PX:.0f} pixels either way: of the box {self.box.xyxy} "
-                f"{max(0.0, inside.width):g}x{max(0.0, inside.height):g} lie in the image "
-                f"({width}x{height}). Give an image or a box x,y,w,h that shows the object."
+                f"A query needs 2 pixels either way, but of the box {','.join(f'{v:g}' for v in given.xywh)} "
+                f"(x,y,w,h) only {inside.width:g}x{inside.height:g} lie in the image ({width}x{height})."
             )
         object.__setattr__(self, "box", inside)
         if self.mask is not None:

@@ -1,4 +1,4 @@
-"""The answer as a whole: what was asked, what was found, and what it was chosen from."""
+"""The answer as a whole: the query, what was found, and what it was chosen from."""
 
 from __future__ import annotations
 
@@ -51,10 +51,9 @@ class Result:
     track: ResponseTrack | NotFound
     curve: ScoreCurve
     alternatives: tuple[ResponseTrack, ...] = ()
-    until_s: float | None = None  # the query time; None: the end of the video
     query_mask: QueryMask | None = None  # the query's foreground as the network saw it
     maps: tuple[FrameMaps, ...] = ()  # what decided, for some samples of the track
-    place: Localization3D | NotLocalized | None = None  # None: nobody asked for 3D
+    place: Localization3D | NotLocalized | None = None  # None: 3D was not requested
     cameras: Reconstruction | None = None  # the poses that `place` stands on
     timings_s: tuple[
         tuple[str, float], ...
@@ -73,9 +72,10 @@ class Result:
 
     @property
     def query_time_s(self) -> float:
-        """When the question was asked: `until_s`, at most the time of the last sample."""
+        """The query time, at most the time of the last sample."""
         last_s = float(self.video.time_s[-1]) if len(self.video) else 0.0
-        return last_s if self.until_s is None else min(self.until_s, last_s)
+        until_s = self.video.until_s
+        return last_s if until_s is None else min(until_s, last_s)
 
     @property
     def summary(self) -> str:
@@ -142,10 +142,12 @@ class Result:
     def to_document(self) -> ResultDocument:
         """The answer as it goes into result.json."""
         from egohieraloc import result_json as parts
-        from egohieraloc.result_schema import CandidatePart, QueryPart, ResultDocument
+        from egohieraloc.result_schema import FORMAT, VERSION, CandidatePart, QueryPart, ResultDocument
 
         query, track = self.query, self.track
         return ResultDocument(
+            format=FORMAT,
+            version=VERSION,
             found=self.found,
             score=track.score,
             reason=None if isinstance(track, ResponseTrack) else track.reason,
@@ -158,7 +160,7 @@ class Result:
             ),
             video=parts.video_part(self.video),
             sample_fps=self.video.sample_fps,
-            until_s=self.until_s,
+            until_s=self.video.until_s,
             track=parts.prediction_rows(track) if isinstance(track, ResponseTrack) else [],
             curve=parts.curve_part(self.curve, self.video),
             intervals=list(self.curve.intervals),
@@ -184,7 +186,6 @@ class Result:
             else NotFound(document.reason or "", document.score),
             curve=parts.curve_from(document),
             alternatives=tuple(parts.track_from(each.track, each.score) for each in document.alternatives),
-            until_s=document.until_s,
             query_mask=None
             if document.query.foreground is None
             else parts.foreground_from(document.query.foreground),
@@ -199,7 +200,10 @@ class Result:
         return self.to_document().model_dump(mode="json")
 
     def save(self, folder: str | Path) -> Path:
-        """Write result.json, the query, masks and cameras.json, all or none; returns the JSON's path."""
+        """Write result.json, the query, masks and cameras.json, all or none; returns the JSON's path.
+
+        They replace an earlier answer in the folder, its report and overlay included.
+        """
         with answer_folder(folder, self.video.source.path) as temporary:
             written = self.write_files(temporary)
         return Path(folder) / written.name
@@ -252,7 +256,9 @@ def read_document(path: Path) -> ResultDocument:
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise DataError(f"{path} is not an answer, or of an egohieraloc before its first release. {REMEDY}")
     if value.get("version") != VERSION:
-        raise DataError(f"{path} has version {value.get('version')!r}, wanted {VERSION}. {REMEDY}")
+        newer = isinstance(value.get("version"), int) and value["version"] > VERSION
+        remedy = "Update egohieraloc to read it." if newer else REMEDY
+        raise DataError(f"{path} has version {value.get('version')!r}, wanted {VERSION}. {remedy}")
     try:
         return ResultDocument.model_validate(value)
     except ValidationError as error:
@@ -267,7 +273,9 @@ def answer_folder(folder: str | Path, *inputs: str | Path | None) -> AbstractCon
     folder = Path(folder)
     there = [folder / name for name in FILES if (folder / name).exists()]
     if there and not _is_answer(folder / "result.json"):
-        raise OutputError(f"{there[0]} is there and not an earlier answer's. Choose another folder.")
+        raise OutputError(
+            f"{there[0]} exists and does not belong to an earlier answer. Choose another folder."
+        )
     for path in inputs:
         if path is not None and any(Path(path).resolve().is_relative_to(file.resolve()) for file in there):
             raise OutputError(f"{path} would be replaced by the answer. Choose another folder.")

@@ -30,6 +30,7 @@ from egohieraloc.result_schema import (
 from egohieraloc.types import (
     Box,
     Bytes,
+    Floats,
     FrameMaps,
     FramePrediction,
     Localization3D,
@@ -127,13 +128,14 @@ def video_part(video: SampledVideo) -> VideoPart:
 
 def video_from(document: ResultDocument) -> SampledVideo:
     part, curve = document.video, document.curve
-    fps = Fraction(part.fps).limit_denominator(100_000)
+    fps = Fraction(part.fps).limit_denominator(1_000_000)
     return SampledVideo(
         VideoSource(part.path, part.folder_fps),
         VideoInfo(part.width, part.height, fps, part.num_frames),
         document.sample_fps,
         np.array(curve.frame, np.int64),
         np.array(curve.time_s, np.float64),
+        document.until_s,
     )
 
 
@@ -202,9 +204,13 @@ def place_from(part: PlacePart | NoPlacePart) -> Localization3D | NotLocalized:
 
 
 def cameras_part(cameras: Reconstruction) -> CamerasPart:
+    return CamerasPart(**cameras_to_json(cameras), points_world=kept_points(cameras).tolist())
+
+
+def kept_points(cameras: Reconstruction) -> Floats:
+    """At most MAX_POINTS points (P, 3) of the map, evenly taken and rounded: those that views show."""
     points = cameras.points.xyz_world
-    some = points[:: max(1, -(-len(points) // MAX_POINTS))]
-    return CamerasPart(**cameras_to_json(cameras), points_world=np.round(some, 5).tolist())
+    return np.asarray(np.round(points[:: max(1, -(-len(points) // MAX_POINTS))], 5), np.float64)
 
 
 def cameras_from(part: CamerasPart) -> Reconstruction:

@@ -9,13 +9,15 @@ were searched.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-FORMAT, VERSION = "egohieraloc-result", 1
+FORMAT: Literal["egohieraloc-result"] = "egohieraloc-result"
+VERSION: Literal[1] = 1
 BoxXyxy = tuple[float, float, float, float]
 Point = tuple[float, float, float]
+FileName = Annotated[str, Field(pattern=r"^[\w.-]+$")]  # beside result.json, nowhere else
 Png = Annotated[str, Field(description="An 8-bit grey PNG in base64.")]
 
 
@@ -73,8 +75,8 @@ class ForegroundPart(Part):
 class QueryPart(Part):
     """What was searched for. `image` and `mask` are files beside result.json."""
 
-    image: str
-    mask: str | None
+    image: FileName
+    mask: FileName | None
     box: BoxXyxy
     seen_at_s: float | None
     foreground: ForegroundPart | None
@@ -86,7 +88,7 @@ class VideoPart(Part):
     path: str
     width: int
     height: int
-    fps: float
+    fps: Annotated[float, Field(gt=0)]
     num_frames: int
     folder_fps: float | None = None
 
@@ -169,8 +171,8 @@ class CamerasPart(Part):
 class ResultDocument(Part):
     """Where the object was last seen, and everything a view of it needs."""
 
-    format: Literal["egohieraloc-result"] = "egohieraloc-result"
-    version: Literal[1] = 1
+    format: Literal["egohieraloc-result"]
+    version: Literal[1]
     found: bool
     score: float
     reason: str | None
@@ -186,6 +188,22 @@ class ResultDocument(Part):
     place: PlacePart | NoPlacePart | None
     cameras: CamerasPart | None
     versions: dict[str, str]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        """What a schema cannot say: one value per sample, and tracks made of samples."""
+        curve, frames = self.curve, self.video.num_frames
+        count = len(curve.frame)
+        if not len(curve.time_s) == len(curve.raw) == len(curve.smooth) == count:
+            raise ValueError("the curve needs one value of each kind per sample")
+        if self.found != bool(self.track) or self.found != (self.reason is None):
+            raise ValueError("an answer has a track, or else a reason")
+        rows = [row for track in (self.track, *(c.track for c in self.alternatives)) for row in track]
+        if any(not 0 <= row.sample < count for row in rows) or any(row.frame >= frames for row in rows):
+            raise ValueError("a track leaves the video")
+        if any(not 0 <= first <= last < count for first, last in self.intervals):
+            raise ValueError("an interval leaves the curve")
+        return self
 
 
 def schema() -> dict[str, Any]:

@@ -118,6 +118,7 @@ class SampledVideo:
     sample_fps: float
     frame_index: Ints = field(repr=False)  # (N,) number of each sample's frame in the file
     time_s: Floats = field(repr=False)  # (N,)
+    until_s: float | None = None  # the query time: nothing from it on was searched; None: the end
 
     def __post_init__(self) -> None:
         if self.frame_index.shape != self.time_s.shape or self.time_s.ndim != 1:

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from egohieraloc.cli import app, common, space_options
+from egohieraloc.cli import app, common
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, write_cameras
 from egohieraloc.geometry.reference import CameraHeight, KnownLength, KnownPositions, PosedImages
 from egohieraloc.localize import SpaceSources
+from egohieraloc.models.depth import DepthNetwork
 from egohieraloc.types import DepthMap, DepthUnit
 
 
@@ -94,7 +95,7 @@ def test_a_depth_network_sees_the_frames_that_are_asked_for(clip, asked, monkeyp
         relative = DepthMap(np.ones((6, 8), np.float32), DepthUnit.RELATIVE)
         return SimpleNamespace(predict=lambda frames: ((frame.index, relative) for frame in frames))
 
-    monkeypatch.setattr(space_options.DepthNetwork, "from_pretrained", load)
+    monkeypatch.setattr(DepthNetwork, "from_pretrained", load)
     run(clip, "--depth-model", "some/model")
     assert list(asked.space.depth([4, 1])) == [1, 4]
 

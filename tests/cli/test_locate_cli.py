@@ -152,7 +152,7 @@ def test_what_is_not_an_answer_is_not_replaced(run: Run, tmp_path: Path) -> None
     for mine in ("nothing", "[1]", '{"mine": 1}'):
         code, out, err = run("locate walk.mp4 --query crop.png --out", str(own))
         assert (code, out) == (2, "")
-        assert "not an earlier answer's. Choose another folder" in err
+        assert "does not belong to an earlier answer. Choose another folder" in err
         assert (own / "masks" / "hand.png").read_text() == "mine"
         (own / "result.json").write_text(mine)
 
@@ -178,7 +178,7 @@ def test_an_answer_in_words(run: Run, tmp_path: Path) -> None:
     code, out, err = run("locate walk.mp4 --query crop.png --out", str(tmp_path / "out"))
     assert (code, err) == (0, "")
     assert out.startswith("Last seen from ")
-    assert out.endswith(f"Everything about it is in {tmp_path / 'out'}.\n")
+    assert out.endswith(f"Results are in {tmp_path / 'out'}.\n")
 
 
 @pytest.mark.parametrize(

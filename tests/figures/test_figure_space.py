@@ -14,7 +14,7 @@ from scipy.spatial.transform import Rotation
 from egohieraloc.data.ego4d_3d import Box3D, world_from_annotation
 from egohieraloc.errors import DataError
 from egohieraloc.figures import space, style
-from egohieraloc.figures.space import Projection, Scene
+from egohieraloc.figures.space import PlaceComparison, Projection
 from egohieraloc.query import Query
 from egohieraloc.types import Box, NotLocalized
 
@@ -40,7 +40,7 @@ def test_a_turned_cube_is_turned_about_x_then_y_then_z() -> None:
 
 
 def test_from_above_the_page_is_the_floor_and_up_is_never_seen() -> None:
-    above = space.from_above(Scene("", None, (), PATH))
+    above = space.from_above(PlaceComparison("", None, (), PATH))
     start, east, north = above(np.array([[2.0, 5.0, 9.0], [3.0, 5.0, 1.0], [2.0, 6.0, 0.0]]))
     assert east - start == pytest.approx([1, 0])
     assert north - start == pytest.approx([0, 1])
@@ -55,7 +55,7 @@ def test_a_projection_keeps_lengths_across_it_and_up_up(azimuth: float) -> None:
 
 
 def test_the_floor_lies_under_everything_with_a_round_step() -> None:
-    scene = Scene("", TRUTH, (("ours", POINT + np.array([4, 0, 0])),), PATH)
+    scene = PlaceComparison("", TRUTH, (("ours", POINT + np.array([4, 0, 0])),), PATH)
     lines, step = space._floor(scene)
     assert step == 1.0  # about 4.5 m are a few steps
     assert lines[..., 2].max() < 0.75
@@ -63,21 +63,23 @@ def test_the_floor_lies_under_everything_with_a_round_step() -> None:
     assert shadow == pytest.approx([*POINT[:2], lines[0, 0, 2]])
     assert lines[..., 0].min() <= 0 <= 4.5 <= lines[..., 0].max()
     with pytest.raises(DataError, match="nothing to draw in 3D"):
-        space._floor(Scene("", None, (("ours", None),), np.zeros((0, 3, 4))))
+        space._floor(PlaceComparison("", None, (("ours", None),), np.zeros((0, 3, 4))))
 
 
 def test_answers_are_cubes_of_the_true_size_or_dots_without_truth() -> None:
     axes, dots = Figure().subplots(1, 2)
     answers = (("ours", POINT + 0.1), ("other", None))
     space._show_scene(
-        axes, Scene("", TRUTH, answers, PATH), space.from_above(Scene("", TRUTH, answers, PATH))
+        axes,
+        PlaceComparison("", TRUTH, answers, PATH),
+        space.from_above(PlaceComparison("", TRUTH, answers, PATH)),
     )
     ours = np.concatenate([line.get_xydata() for line in axes.lines if line.get_color() == style.colour(0)])
     assert len(ours) == 24
     assert ours.min(0) == pytest.approx(POINT[:2] + 0.1 - [0.1, 0.2])
     assert not [line for line in axes.lines if line.get_color() == style.colour(1)]
     assert axes.get_xlabel() == "grid 0.5 m"
-    scene = Scene("", None, answers, PATH, unit="sfm")
+    scene = PlaceComparison("", None, answers, PATH, unit="sfm")
     space._show_scene(dots, scene, space.from_above(scene), "from above, ")
     [dot] = [line for line in dots.lines if line.get_color() == style.colour(0)]
     assert dot.get_xydata()[0] == pytest.approx(POINT[:2] + 0.1)
@@ -85,11 +87,11 @@ def test_answers_are_cubes_of_the_true_size_or_dots_without_truth() -> None:
 
 
 def test_scenes_with_and_without_a_query(tmp_path: Path) -> None:
-    scene = Scene("red object", TRUTH, (("ours", POINT),), PATH)
+    scene = PlaceComparison("red object", TRUTH, (("ours", POINT),), PATH)
     space.draw_scenes(tmp_path / "a.svg", [scene])
     query = Query(np.zeros((40, 50, 3), np.uint8), Box(10, 8, 30, 28))
     space.draw_scenes(
-        tmp_path / "b.svg", [Scene("red object", TRUTH, (("ours", POINT),), PATH, query), scene]
+        tmp_path / "b.svg", [PlaceComparison("red object", TRUTH, (("ours", POINT),), PATH, query), scene]
     )
     assert "red object" in (tmp_path / "b.svg").read_text()
     assert "red object" not in (tmp_path / "a.svg").read_text()

@@ -57,6 +57,12 @@ def test_sim3_is_recovered_exactly():
     np.testing.assert_allclose(fitted.translation, TRUTH.translation, atol=1e-12)
 
 
+def test_the_inverse_leads_back():
+    points = np.random.default_rng(0).normal(size=(5, 3))
+    np.testing.assert_allclose(TRUTH.inverse().points(TRUTH.points(points)), points, atol=1e-12)
+    np.testing.assert_allclose(TRUTH.points(TRUTH.inverse().points(points)), points, atol=1e-12)
+
+
 def test_never_a_mirror():
     source = np.random.default_rng(0).normal(size=(8, 3))
     assert np.linalg.det(fit_sim3(source, source * [1, 1, -1]).rotation) == pytest.approx(1)

@@ -10,7 +10,8 @@ from scipy.spatial.transform import Rotation
 
 from egohieraloc.geometry.camera import CameraPose
 from egohieraloc.geometry.reconstruction import PosedFrame, SparsePoints
-from egohieraloc.report.scene import MOST_POINTS, Scene, leveling, scene_of, uncertainty_axes
+from egohieraloc.report.scene import Scene, leveling, scene_of, uncertainty_axes
+from egohieraloc.result_json import MAX_POINTS
 from egohieraloc.types import NotLocalized
 from made_up import SAMPLES, cameras, poses, result
 
@@ -95,9 +96,9 @@ def test_not_localized_still_shows_the_path() -> None:
 
 
 def test_map_points_are_thinned_and_rid_of_outliers() -> None:
-    points = np.random.default_rng(0).normal(size=(3 * MOST_POINTS, 3))
+    points = np.random.default_rng(0).normal(size=(3 * MAX_POINTS, 3))
     points[::100] *= 1e6
     shown = np.array(scene(cameras=cameras(points=SparsePoints(points))).map_points)
-    assert MOST_POINTS / 2 < len(shown) <= MOST_POINTS
+    assert MAX_POINTS / 2 < len(shown) <= MAX_POINTS
     assert np.abs(shown).max() < 20
     assert scene(cameras=cameras(points=SparsePoints())).map_points == []

@@ -32,7 +32,7 @@ def _say_version(wanted: bool) -> None:
 def about(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and end."),
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """Where was this object last seen? Visual query localization in first-person video."""

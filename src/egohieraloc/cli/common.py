@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from egohieraloc.localize import Localizer
 
 Model = Annotated[str, typer.Option(help="Name of shipped weights, or a .safetensors file.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps ...; chosen by itself unless given.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps ...; by default the best there is.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -25,7 +25,7 @@ Settings = Annotated[
 ]
 Fps = Annotated[str, typer.Option(help="Samples a second, or 'native' for every frame.")]
 FolderFps = Annotated[float, typer.Option(help="Images a second when VIDEO is a folder.")]
-Cache = Annotated[Path | None, typer.Option(help="Folder that keeps what is known of videos.")]
+Cache = Annotated[Path | None, typer.Option(help="Folder for features of videos.")]
 
 
 def build_localizer(

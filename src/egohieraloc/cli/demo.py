@@ -18,7 +18,7 @@ from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.progress import progress_bars
 from egohieraloc.query import Query
 from egohieraloc.report.build import save_report
-from egohieraloc.types import Localization3D, ResponseTrack
+from egohieraloc.types import Floats, Localization3D, ResponseTrack
 from egohieraloc.video.reader import Video
 
 # Enough for a clean clip of 40 s, and quick: a map of every third sample; the others are registered into it.
@@ -42,23 +42,25 @@ def demo(
     video = Video.open(bundled.CLIP)
     query = Query.from_image(bundled.QUERY, box=truth.query_box)
     localizer = common.build_localizer(model, device, DEMO_SETTINGS, "5", None)
-    print(f"Looking for the {truth.target_name} in a walk of {video.duration_s:.0f} s ...")
+    print(f"Searching for the {truth.target_name} in a walk of {video.duration_s:.0f} s ...")
     with progress_bars() as progress:
         result = localizer.locate(query, video, in_3d=in_3d, progress=progress)
-    notes = [told(truth)]
+    notes, true_point = [true_span(truth)], None
     if isinstance(result.track, ResponseTrack):
         notes.append(compare_track(result.track, truth))
     if isinstance(result.place, Localization3D) and result.cameras is not None:
-        notes.append(told_place(result.place, compare_place(result.place, result.cameras, truth)))
+        error = compare_place(result.place, result.cameras, truth)
+        notes.append(place_note(result.place, error))
+        true_point = error.true_point_world
     print(result.summary, *notes, sep="\n")
-    page = save_report(result, out, notes=tuple(notes))
+    page = save_report(result, out, notes=notes, true_point_world=true_point)
     print(f"See it: {page}")
 
 
-def told(truth: DemoTruth) -> str:
+def true_span(truth: DemoTruth) -> str:
     """When the object was really last in sight."""
     first_s, last_s = (sample / truth.sample_fps for sample in truth.appearances[-1])
-    return f"In truth it was last in sight from {first_s:.1f} s to {last_s:.1f} s."
+    return f"Truth: it was last in sight from {first_s:.1f} s to {last_s:.1f} s."
 
 
 def compare_track(track: ResponseTrack, truth: DemoTruth) -> str:
@@ -74,13 +76,14 @@ def compare_track(track: ResponseTrack, truth: DemoTruth) -> str:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PlaceError:
     """How far an answered place is from the true one."""
 
     error_m: float
     angle_deg: float
     distance_m: float  # true, from the query camera
+    true_point_world: Floats  # (3,) in the frame of the answered cameras
 
 
 def compare_place(place: Localization3D, cameras: Reconstruction, truth: DemoTruth) -> PlaceError:
@@ -92,10 +95,11 @@ def compare_place(place: Localization3D, cameras: Reconstruction, truth: DemoTru
     true = rotation[place.query_frame] @ truth.target_center_world + shift[place.query_frame]
     cosine = true @ place.displacement / (np.linalg.norm(true) * place.distance)
     angle_deg = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
-    return PlaceError(float(error_m), float(angle_deg), float(np.linalg.norm(true)))
+    true_point = fit.target_from_source.inverse().points(truth.target_center_world)
+    return PlaceError(float(error_m), float(angle_deg), float(np.linalg.norm(true)), true_point)
 
 
-def told_place(place: Localization3D, off: PlaceError) -> str:
+def place_note(place: Localization3D, off: PlaceError) -> str:
     return (
         f"In space the answer is {100 * off.error_m:.0f} cm off at {off.distance_m:.1f} m true distance, "
         f"its direction by {off.angle_deg:.1f} degrees "

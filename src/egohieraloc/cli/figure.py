@@ -145,7 +145,7 @@ def scene(
     if vq2d_annotations and mapping and clips:
         images = sources.place_images(chosen, vq2d_annotations, mapping, clips)
     shown = [
-        space.Scene(
+        space.PlaceComparison(
             place.object_title,
             place.boxes[0] if place.boxes else None,
             tuple(

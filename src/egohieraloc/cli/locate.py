@@ -57,7 +57,7 @@ def locate(
 ) -> None:
     """Find the last appearance of an object in a video."""
     source = Video.open(video, folder_fps=folder_fps)
-    question = common.read_query(source, query, box, at, query_mask)
+    searched = common.read_query(source, query, box, at, query_mask)
     sources = space.SpaceOptions(
         cameras=cameras,
         depth=depth,
@@ -73,7 +73,7 @@ def locate(
     with answer_folder(out, video, query, query_mask, cameras) if out else nullcontext() as folder:
         with progress_bars(enabled=not json) as progress:
             result = localizer.locate(
-                question, source, until_s=until, in_3d=in_3d, space=sources, progress=progress
+                searched, source, until_s=until, in_3d=in_3d, space=sources, progress=progress
             )
         if folder is not None:
             write_views(result, folder)
@@ -85,4 +85,4 @@ def locate(
     else:
         print(result.summary)
         if out is not None:
-            print(f"Everything about it is in {out}.")
+            print(f"Results are in {out}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,10 +19,11 @@ from egohieraloc.geometry.reference import (
     read_known_positions,
     read_posed_images,
 )
-from egohieraloc.localize import DepthSource, SpaceSources
-from egohieraloc.models.depth import DepthNetwork
 from egohieraloc.video.folder import Folder
 from egohieraloc.video.reader import Video
+
+if TYPE_CHECKING:
+    from egohieraloc.localize import DepthSource, SpaceSources
 
 Cameras = Annotated[
     Path | None, typer.Option(help="With --3d: a cameras.json instead of poses from the video.")
@@ -66,6 +67,8 @@ class SpaceOptions:
             if any(getattr(self, option.name) is not None for option in fields(self)):
                 raise typer.BadParameter("Camera poses, depth and what makes them metric need --3d.")
             return None
+        from egohieraloc.localize import SpaceSources
+
         cameras = read_cameras(self.cameras) if self.cameras else None
         reference = self._reference(video)
         if cameras is not None and isinstance(reference, PosedImages):
@@ -96,5 +99,7 @@ class SpaceOptions:
             return partial(read_depth_folder, self.depth)
         if self.depth_model is None:
             return None
+        from egohieraloc.models.depth import DepthNetwork
+
         network = DepthNetwork.from_pretrained(self.depth_model, device=device or "cpu")
         return lambda indices: dict(network.predict(video.frames(sorted(indices))))

@@ -28,7 +28,7 @@ QUERY_SHARE = 0.3  # of a view's width
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class PlaceComparison:
     """One VQ3D query: the ground-truth box, several answers and, if known, the camera path and the query."""
 
     title: str
@@ -58,15 +58,17 @@ class Projection:
         return np.atleast_2d(points_world) @ self.page_from_world.T
 
 
-def oblique(scene: Scene, *, azimuth_deg: float = -62) -> Projection:
+def oblique(scene: PlaceComparison, *, azimuth_deg: float = -62) -> Projection:
     return Projection.over(scene.cam_from_world, elevation_deg=32, azimuth_deg=azimuth_deg)
 
 
-def from_above(scene: Scene) -> Projection:
+def from_above(scene: PlaceComparison) -> Projection:
     return Projection.over(scene.cam_from_world, elevation_deg=90, azimuth_deg=-90)
 
 
-def draw_scenes(path: str | Path, scenes: Sequence[Scene], *, width_in: float = style.PAGE_IN) -> None:
+def draw_scenes(
+    path: str | Path, scenes: Sequence[PlaceComparison], *, width_in: float = style.PAGE_IN
+) -> None:
     """Each row: the query, the scene seen from the side, and from above."""
     if not scenes:
         raise DataError("There is nothing to draw: no query was chosen.")
@@ -110,7 +112,7 @@ def draw_lift(
     video = Video.reopen(first.video.source)
     poses = np.array([pose.cam_from_world for pose in cameras.poses.values()]).reshape(-1, 3, 4)
     places = [(n, r.place.point_world if isinstance(r.place, Localization3D) else None) for n, r in answers]
-    scene = Scene("", truth, tuple(places), poses, unit=place.unit)
+    scene = PlaceComparison("", truth, tuple(places), poses, unit=place.unit)
     project = oblique(scene, azimuth_deg=_beside(cameras, place, poses))
     images_in = width_in / len(shown) * video.info.height / video.info.width + 0.2
     scene_in = min(0.5, _aspect(scene, project)) * width_in + 0.2
@@ -145,7 +147,7 @@ def _centers(poses: Floats) -> Floats:
     return centers
 
 
-def _outline(scene: Scene) -> Floats:
+def _outline(scene: PlaceComparison) -> Floats:
     """Every point (N, 3) that must be in the figure."""
     points = [_centers(scene.cam_from_world)]
     points += [point[None] for _, point in scene.points_world if point is not None]
@@ -157,7 +159,7 @@ def _outline(scene: Scene) -> Floats:
     return found
 
 
-def _floor(scene: Scene) -> tuple[Floats, float]:
+def _floor(scene: PlaceComparison) -> tuple[Floats, float]:
     """Lines (L, 2, 3) of a grid under everything, and its step: 1, 2 or 5 times a power of ten."""
     level = leveling(scene.cam_from_world)
     points = _outline(scene) @ level.T
@@ -173,7 +175,7 @@ def _floor(scene: Scene) -> tuple[Floats, float]:
     return np.array(across + along) @ level, step
 
 
-def _aspect(scene: Scene, project: Projection) -> float:
+def _aspect(scene: PlaceComparison, project: Projection) -> float:
     """Height over width of what is shown."""
     page = project(np.concatenate([_outline(scene), _floor(scene)[0].reshape(-1, 3)]))
     width, height = np.ptp(page, axis=0)
@@ -198,7 +200,7 @@ def _show_prediction(axes: Any, video: Video, prediction: FramePrediction) -> No
     style.show_box(axes, prediction.box.xyxy, style.colour(0))
 
 
-def _show_scene(axes: Any, scene: Scene, project: Projection, label: str = "") -> None:
+def _show_scene(axes: Any, scene: PlaceComparison, project: Projection, label: str = "") -> None:
     """The floor, the camera path with its shadow, and a box (or, without ground truth, a dot) per answer."""
     _bare(axes)
     lines, step = _floor(scene)
@@ -223,7 +225,7 @@ def _show_scene(axes: Any, scene: Scene, project: Projection, label: str = "") -
     axes.margins(0.02)
 
 
-def _dropped(points_world: Floats, scene: Scene, floor: Floats) -> Floats:
+def _dropped(points_world: Floats, scene: PlaceComparison, floor: Floats) -> Floats:
     """Straight down onto the floor."""
     up = leveling(scene.cam_from_world)[2]
     return points_world - np.outer((points_world - floor[0, 0]) @ up, up)

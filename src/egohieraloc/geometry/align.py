@@ -35,6 +35,10 @@ class Sim3:
         """Points (..., 3) of the source frame in the target frame."""
         return self.scale * np.asarray(source, np.float64) @ self.rotation.T + self.translation
 
+    def inverse(self) -> Sim3:
+        rotation = self.rotation.T
+        return Sim3(1 / self.scale, rotation, -rotation @ self.translation / self.scale)
+
     def pose(self, cam_from_source: CameraPose) -> CameraPose:
         """The same camera seen from the target frame; its own unit becomes the target's too."""
         rotation = cam_from_source.rotation @ self.rotation.T

@@ -35,7 +35,7 @@ def complete(
 ) -> tuple[Interval, dict[int, Decoded]]:
     """The interval with its neighbours, and what is known of its samples.
 
-    Where the query scores high its own opinion counts; elsewhere the higher of both scores.
+    Where the query scores high its own score counts; elsewhere the higher of both.
     """
     known = [sample for sample in range(found[0], found[1] + 1) if sample in decoded]
     if not known:
@@ -52,10 +52,10 @@ def complete(
         search, template, forth, found[1], lambda done: report("follow", len(back) + done, total)
     )
     joined = dict(decoded)
-    for sample, opinion in (before | after).items():
+    for sample, other in (before | after).items():
         own = joined.get(sample)
-        if own is None or own.score < min(opinion.score, config.complete):
-            joined[sample] = opinion
+        if own is None or own.score < min(other.score, config.complete):
+            joined[sample] = other
     return (min(first, found[0]), max(last, found[1])), joined
 
 

@@ -91,11 +91,12 @@ def encode_video(
 
     `sampled` are all samples the store is for; those from `until_s` on can wait.
     """
-    until_s = np.inf if until_s is None else until_s
-    if not until_s >= 0:
+    end_s = np.inf if until_s is None else until_s
+    if not end_s >= 0:
         raise VideoError(f"The query time must be a number of seconds, 0 or more, got {until_s}.")
     letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
-    encoded = EncodedVideo(sampled.first(int(np.count_nonzero(sampled.time_s < until_s))), letterbox, store)
+    searched = sampled.first(int(np.count_nonzero(sampled.time_s < end_s)))
+    encoded = EncodedVideo(replace(searched, until_s=until_s), letterbox, store)
     # The last chunk is encoded whole, also beyond `until_s`: a chunk is there or not.
     chunks = [sampled.frame_index[start : start + CHUNK] for start in range(0, len(encoded), CHUNK)]
     missing = [number for number in range(len(chunks)) if not store.has(number)]

@@ -1,4 +1,4 @@
-"""Live use: frames are pushed as they come, and a question may be asked at any moment.
+"""Live use: frames are pushed as they come, and a query may come at any moment.
 
 A session records into a folder: the frames as JPEG with their times, which `Video.open` reads as it reads any
 folder of images, and their features. So an answer can be saved, reported and placed like any other.
@@ -72,10 +72,11 @@ class LiveVideo:
         if self._open:
             self._store.write(len(self._times) // CHUNK, PackedFeatures.cat(self._open))
         times_s, count = np.array(self._times), len(self._times)
-        rate = (count - 1) / (times_s[-1] - times_s[0]) if count > 1 else 1.0
-        fps = Fraction(rate).limit_denominator(1000)
+        rate = float(count - 1) / float(times_s[-1] - times_s[0]) if count > 1 else 1.0
+        fps = max(Fraction(rate).limit_denominator(1000), Fraction(1, 1000))
         info = VideoInfo(*self._letterbox.frame_size, fps, count)
-        sampled = SampledVideo(VideoSource(str(self._frames)), info, rate, np.arange(count), times_s)
+        source = VideoSource(str(self._frames), float(fps))
+        sampled = SampledVideo(source, info, float(fps), np.arange(count), times_s)
         return EncodedVideo(sampled, self._letterbox, self._store)
 
     def close(self) -> None:

@@ -140,7 +140,7 @@ class Predictor:
     def coarse(
         self, query: SearchTemplate, match: NDArray[np.int8], scale: NDArray[np.float16]
     ) -> NDArray[np.float32]:
-        """A first opinion (N,) in logits from descriptors alone: may these samples show the object?"""
+        """Coarse scores (N,) of samples in logits, from their descriptors alone."""
         with self._running():
             cells = unpack_match(match, scale, self.device)
             return _numpy(self.network.coarse_logits(cells, query.template).float())

@@ -27,7 +27,7 @@ class QuerySearch:
     progress: Progress = no_progress
 
     def coarse_scores(self) -> Floats:
-        """A first opinion (N,) on every sample, in logits, from the stored descriptors alone."""
+        """Coarse scores (N,) of all samples, in logits, from the stored descriptors alone."""
         scores = [np.zeros(0, np.float32)]
         for number in range(self.video.num_chunks):
             scores.append(self.predictor.coarse(self.query, *self.video.descriptors(number)))

@@ -1,4 +1,4 @@
-"""What is known of a video, kept on disk: a second question neither decodes nor encodes it.
+"""What is known of a video, kept on disk: a second query neither decodes nor encodes it.
 
 A store is a folder of chunks, each written whole or not at all and carrying a checksum, so an interrupted
 encoding goes on where it stopped and a damaged chunk is noticed and made again.

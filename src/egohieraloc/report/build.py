@@ -18,13 +18,19 @@ MANY_SAMPLES = 500  # beyond it, thumbnails shrink so that the page stays small,
 MAX_IMAGES = 1000  # and beyond this many only samples of tracks have their own
 
 
-def save_report(result: Result, folder: str | Path, *, notes: Sequence[str] = ()) -> Path:
+def save_report(
+    result: Result,
+    folder: str | Path,
+    *,
+    notes: Sequence[str] = (),
+    true_point_world: Floats | None = None,
+) -> Path:
     """Write all files of an answer into a folder, all or none; returns the path of its report.html.
 
     notes: sentences to show under the answer.
     """
     with answer_folder(folder, result.video.source.path) as temporary:
-        write_views(result, temporary, notes=notes)
+        write_views(result, temporary, notes=notes, true_point_world=true_point_world)
         result.write_files(temporary)
     return Path(folder) / "report.html"
 

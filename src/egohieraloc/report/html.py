@@ -1,8 +1,8 @@
 """The report: one HTML file that shows the answer, needs no network and opens from disk.
 
 The page holds one JSON value: `result` as in result.json, and what that leaves out: `thumbnails` (one per
-sample, null: as the one before; empty: the video is gone), `query` (its image), `overlay`, `scene` and
-`notes`. The scripts in `templates/` put it in place as text or image, so that no name becomes markup.
+sample, null: as the one before; empty: the video is gone), `query` (its image), `overlay`, `scene`, `notes`
+and `timings_s`. The scripts in `templates/` put it in place as text or image, so that no name becomes markup.
 """
 
 from __future__ import annotations

@@ -10,10 +10,9 @@ import numpy as np
 
 from egohieraloc.geometry.place import describe
 from egohieraloc.result import Result
+from egohieraloc.result_json import kept_points
 from egohieraloc.result_schema import Part, Point
 from egohieraloc.types import Floats, Localization3D, NotLocalized, ViewEvidence
-
-MOST_POINTS = 4000
 
 
 class SceneView(Part):
@@ -89,7 +88,7 @@ def scene_of(result: Result, true_point_world: Floats | None = None) -> Scene | 
         path=level.points(centers),
         path_frames=list(poses),
         forward=level.directions(cam_from_world[:, 2, :3]),
-        map_points=level.points(_thin(cameras.points.xyz_world)) if cameras else [],
+        map_points=level.points(_without_outliers(kept_points(cameras))) if cameras else [],
         place=_place(found, level, index_of_frame) if found else None,
         views=[_view(view, level, index_of_frame) for view in found.views] if found else [],
         true_point=None if true_point_world is None else level.point(true_point_world),
@@ -141,11 +140,9 @@ def uncertainty_axes(covariance: Floats) -> Floats:
     return axes
 
 
-def _thin(points: Floats) -> Floats:
-    """At most MOST_POINTS of them, evenly taken, without the far outliers every reconstruction has."""
+def _without_outliers(points: Floats) -> Floats:
+    """Every reconstruction has a few points far from all others."""
     if len(points) == 0:
-        return np.asarray(points, np.float64).reshape(0, 3)
+        return points
     distance = np.linalg.norm(points - np.median(points, axis=0), axis=1)
-    near = points[distance <= 4 * np.median(distance) + 1e-12]
-    thinned: Floats = near[:: max(1, -(-len(near) // MOST_POINTS))]
-    return thinned
+    return np.asarray(points[distance <= 4 * np.median(distance) + 1e-12], np.float64)

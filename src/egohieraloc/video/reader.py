@@ -70,7 +70,7 @@ class Video:
     def source(self) -> VideoSource:
         """A small value from which this video can be opened again."""
         rate = float(self.info.fps) if isinstance(self.backend, Folder) else None
-        return VideoSource(str(self.path), rate)
+        return VideoSource(str(self.path.absolute()), rate)
 
     def sampled(self, fps: float | None = 5.0, *, indices: Ints | None = None) -> SampledVideo:
         """The samples at `fps` (all frames with None), or the frames of these numbers."""

@@ -37,7 +37,6 @@ class Library:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
-        self.features = self.folder / "features"
         shutil.rmtree(self.folder / "incoming", ignore_errors=True)
         try:
             for kind in ("incoming", "videos", "queries"):

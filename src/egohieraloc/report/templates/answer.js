@@ -9,7 +9,7 @@ export function candidates(result) {
 
 export const halfSample = (result) => 0.5 / result.sample_fps;
 
-// The time that samples stand for: half a sample more than from the first to the last.
+// The time that samples stand for: half a sample before the first and after the last.
 export const spanOf = (result, first_s, last_s, name) =>
   ({ start_s: first_s - halfSample(result), end_s: last_s + halfSample(result), name });
 

@@ -73,7 +73,7 @@ function header() {
   const name = video.path.split(/[\\/]/).pop();
   byId("headline").textContent = answer ? `Last seen from ${fromTo(answer, "to")}` : "Not seen in this video";
   byId("subline").textContent = [answer ? confidence(result) : result.reason, name,
-    `${video.width} × ${video.height}`, `${count} samples at ${result.sample_fps} per second`].join(" · ");
+    `${video.width} × ${video.height}`, `${count} samples at ${Number(result.sample_fps.toFixed(2))} per second`].join(" · ");
   document.title = `${byId("headline").textContent} · ${name}`;
   byId("notes").hidden = !data.notes.length;
   byId("notes").append(...data.notes.map((note) => make("li", {}, note)));

@@ -3,7 +3,7 @@ import { candidates, confidence, fromTo } from "./answer.js";
 import { clock } from "./tools.js";
 
 const STAGES = {
-  encode: "Reading the video", look: "Comparing", decode: "Looking closely", follow: "Following",
+  encode: "Reading the video", look: "Searching", decode: "Searching closely", follow: "Tracking",
   "poses: reading": "Where you walked: reading", "poses: features": "Where you walked: finding landmarks",
   "poses: calibrating": "Where you walked: measuring the lens", "poses: matching": "Where you walked: comparing images",
   "poses: mapping": "Where you walked: building a map", "poses: attaching": "Where you walked: comparing with the map",
