@@ -81,8 +81,11 @@ def test_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
-    for target in (tmp_path / "file", tmp_path / "file" / "deeper"):
-        with pytest.raises(OutputError, match="Choose a folder you may write to"), atomic_folder(target):
+    for target, message in (
+        (tmp_path / "file", "is a file. Give the name of a folder"),
+        (tmp_path / "file" / "deeper", "Choose a folder you may write to"),
+    ):
+        with pytest.raises(OutputError, match=message), atomic_folder(target):
             pass
     with pytest.raises(OutputError, match="Choose a folder"), atomic_path(tmp_path / "file" / "a"):
         pass
