@@ -11,7 +11,6 @@ question is answered; refusal.py says how refusals count.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -40,6 +39,7 @@ from egohieraloc.training.composer.scene_sampling import ChosenObjects
 from egohieraloc.types import SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.letterbox import Letterbox
 from figures import Outcome, outcome, print_outcomes
+from options import answer_options
 from refusal import answering_localizer, banded, print_rows, rows_by_group, to_json
 
 SAMPLES = 1000  # of a video, at least
@@ -118,17 +118,9 @@ class ClipFeatures(FeatureStore):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", default="mini")
-    parser.add_argument("--device")
-    parser.add_argument("--set", dest="settings", action="append", default=[], help="as of `locate`")
+    parser = answer_options(__doc__)
     parser.add_argument("--questions", type=int, default=640, help="of a round, a multiple of 8")
     parser.add_argument("--rounds", type=int, default=1, help="each with clips of its own")
-    parser.add_argument("--queries", action="store_true", help="print what became of each query")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     packs = read_packs(options.data, split="heldout")
     outcomes: list[Outcome] = []

@@ -8,7 +8,6 @@ question is answered; refusal.py says how refusals count. `--videos 1` asks abou
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -20,20 +19,13 @@ import numpy as np
 from ego_dev import open_videos, read_queries
 from egohieraloc.files import write_json
 from figures import outcome, print_outcomes
+from options import answer_options
 from refusal import answering_localizer, banded, print_rows, rows_by_group, to_json
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", default="mini")
-    parser.add_argument("--device")
-    parser.add_argument("--set", dest="settings", action="append", default=[], help="as of `locate`")
+    parser = answer_options(__doc__)
     parser.add_argument("--videos", type=int, default=6)
-    parser.add_argument("--queries", action="store_true", help="print what became of each query")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         built = Path(scratch) / "built"

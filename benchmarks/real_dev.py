@@ -30,6 +30,7 @@ from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 from figures import Outcome, figures, outcome, print_outcomes, print_table
 from matchers import FeatureMatcher, Matcher, Matches, TemplateMatcher
+from options import answer_options
 
 BASELINES: dict[str, Callable[[], Matcher]] = {
     "template matching": TemplateMatcher,
@@ -38,18 +39,10 @@ BASELINES: dict[str, Callable[[], Matcher]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", default="mini")
-    parser.add_argument("--device")
-    parser.add_argument("--set", dest="settings", action="append", default=[], help="as of `locate`")
+    parser = answer_options(__doc__)
     parser.add_argument("--cache", type=Path, help="keep features here; without it every run encodes anew")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--baselines", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--queries", action="store_true", help="print what became of each query")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     queries = read_queries(options.data / "ego_dev")
     videos = open_videos(options.data / "ego_dev", (q.video for q in queries))

@@ -10,7 +10,6 @@ unseen objects are harder.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from dataclasses import asdict, replace
@@ -25,21 +24,14 @@ from egohieraloc.training.composer.composed_videos import ComposedQuery, compose
 from egohieraloc.training.composer.packs import read_packs
 from egohieraloc.types import ResponseTrack
 from figures import figures, outcome, print_outcomes, print_table
+from options import answer_options
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", default="mini")
-    parser.add_argument("--device")
-    parser.add_argument("--set", dest="settings", action="append", default=[], help="as for `locate`")
+    parser = answer_options(__doc__)
     parser.add_argument("--clips", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--trained", type=int, metavar="N", help="use N training objects instead")
-    parser.add_argument("--queries", action="store_true", help="print the outcome of each query")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     packs = read_packs(options.data, split="heldout")
     if options.trained:

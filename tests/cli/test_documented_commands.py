@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from egohieraloc.cli.commands import load_command
+from documented import check_command
 from egohieraloc.config import PRESETS
 from egohieraloc.localize import LocalizerConfig
 from egohieraloc.settings import to_dict
@@ -22,13 +22,7 @@ def test_there_are_commands():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_documented_command_exists(command):
-    words = shlex.split(command)[1:]
-    place = load_command(words.pop(0))
-    while words and hasattr(place, "commands") and not words[0].startswith("-"):
-        assert words[0] in place.commands
-        place = place.commands[words.pop(0)]
-    known = {option for parameter in place.params for option in parameter.opts}
-    assert {word for word in words if word.startswith("--")} <= known
+    check_command(shlex.split(command)[1:])
 
 
 def test_documented_settings_exist():

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from documented import check_command
 from egohieraloc.ablations import find_ablation
-from egohieraloc.cli.commands import load_command
 from egohieraloc.settings import override
 from egohieraloc.training.distill import DistillConfig
 from egohieraloc.training.recipe import Recipe
@@ -27,12 +27,7 @@ def test_a_documented_command_exists(command: str) -> None:
     if words[:2] == ["ablations", "run"]:
         find_ablation(words[2])
         words = words[3:]
-    place = load_command(words.pop(0))
-    while words and hasattr(place, "commands") and not words[0].startswith("-"):
-        assert words[0] in place.commands
-        place = place.commands[words.pop(0)]
-    known = {option for parameter in place.params for option in parameter.opts}
-    assert {word for word in words if word.startswith("--")} <= known
+    check_command(words)
 
 
 def test_documented_settings_exist() -> None:

@@ -48,18 +48,9 @@ def packed(values: Sequence[int], frame_index: Sequence[int] | None = None) -> P
     count = len(values)
     ones = np.ones((count, 1), np.float16)
     codes = np.zeros((count, 1, 1, 1), np.uint8)
-    return PackedFeatures(
-        match=np.array(values, np.int8).reshape(count, 1, 1, 1),
-        match_scale=np.ones(count, np.float16),
-        context=codes,
-        context_scale=ones,
-        fine8=codes,
-        fine8_scale=ones,
-        fine4=codes,
-        fine4_scale=ones,
-        frame_index=np.array(frame_index if frame_index is not None else range(count), np.int64),
-        time_s=np.arange(count) / 10,
-    )
+    match = np.array(values, np.int8).reshape(count, 1, 1, 1), np.ones(count, np.float16)
+    frames = np.array(frame_index if frame_index is not None else range(count), np.int64)
+    return PackedFeatures(*match, *[codes, ones] * 3, frames, np.arange(count) / 10)
 
 
 def decoded(score: float, left: float = 0.0) -> Decoded:

@@ -103,6 +103,15 @@ def ask_about_the_square(page: Any, *, in_3d: bool = False) -> None:
     page.click("#ask")
 
 
+def ask_twice_and_hold(page: Any, live: Live) -> None:
+    """One query is answered, the second is being worked on."""
+    ask_about_the_square(page)
+    wait_for_headline(page, "Last seen")
+    (live.switches / "hold").touch()
+    ask_about_the_square(page)
+    wait_for_words(page, "Searching closely")
+
+
 def wait_for_headline(page: Any, text: str) -> None:
     page.wait_for_function("text => document.getElementById('headline').textContent.includes(text)", arg=text)
 
@@ -287,11 +296,7 @@ def test_nothing_found(open_page: Open, live: Live) -> None:
 
 def test_several_queries_cancel_and_reload(open_page: Open, live: Live) -> None:
     page = open_page()
-    ask_about_the_square(page)
-    wait_for_headline(page, "Last seen")
-    (live.switches / "hold").touch()
-    ask_about_the_square(page)
-    wait_for_words(page, "Searching closely")
+    ask_twice_and_hold(page, live)
     ask_about_the_square(page)
     wait_for_words(page, "Waiting for its turn")
     wait_for_rows(page, "Waiting for its turn", "Searching closely", "0:02.0")
@@ -521,11 +526,7 @@ def test_a_list_that_is_brought_up_to_date_keeps_its_rows(open_page: Open, live:
 def test_the_query_chosen_last_is_shown(open_page: Open, live: Live) -> None:
     """Also when the answer to an earlier choice comes after it."""
     page = open_page()
-    ask_about_the_square(page)
-    wait_for_headline(page, "Last seen")
-    (live.switches / "hold").touch()
-    ask_about_the_square(page)
-    wait_for_words(page, "Searching closely")
+    ask_twice_and_hold(page, live)
     page.click("#cancel")
     wait_for_rows(page, "Cancelled", "0:02.0")
     held: list[Any] = []

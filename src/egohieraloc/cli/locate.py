@@ -58,15 +58,10 @@ def locate(
     """Find the last appearance of an object in a video."""
     source = Video.open(video, folder_fps=folder_fps)
     searched = common.read_query(source, query, box, at, query_mask)
-    sources = space.SpaceOptions(
-        cameras=cameras,
-        depth=depth,
-        depth_model=depth_model,
-        positions=positions,
-        posed_images=posed_images,
-        known_length=known_length,
-        camera_height=camera_height,
-    ).sources(source, in_3d=in_3d, device=device)
+    given = space.SpaceOptions(
+        cameras, depth, depth_model, positions, posed_images, known_length, camera_height
+    )
+    sources = given.sources(source, in_3d=in_3d, device=device)
     localizer = common.build_localizer(model, device, settings, fps, cache)
     if rrd is not None:
         find_rerun()  # what is missing to write the answer shows now, not after the search

@@ -49,7 +49,7 @@ Height = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SpaceOptions:
     """The options as given."""
 

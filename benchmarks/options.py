@@ -1,0 +1,20 @@
+"""The options that benchmarks of our own answers share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def answer_options(description: str | None) -> argparse.ArgumentParser:
+    """Data, model, device, settings, and where the figures go."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--device")
+    parser.add_argument("--set", dest="settings", action="append", default=[], help="as for `locate`")
+    parser.add_argument("--queries", action="store_true", help="print the outcome of each query")
+    parser.add_argument("--json", type=Path)
+    return parser
