@@ -55,9 +55,7 @@ class Result:
     maps: tuple[FrameMaps, ...] = ()  # what decided, for some samples of the track
     place: Localization3D | NotLocalized | None = None  # None: 3D was not requested
     cameras: Reconstruction | None = None  # the poses that `place` stands on
-    timings_s: tuple[
-        tuple[str, float], ...
-    ] = ()  # what took how long; not kept in result.json, which is the same each time
+    timings_s: tuple[tuple[str, float], ...] = ()  # differs each time, so it is not saved
     versions: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
