@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from egohieraloc.errors import OutputError, QueryError
+from egohieraloc.errors import MissingExtraError, OutputError, QueryError
 from egohieraloc.files import atomic_path
 from egohieraloc.types import Box, Bytes, Mask, Rgb
 
@@ -69,6 +69,22 @@ def _decode(path: str | Path, flags: int) -> Bytes:
     pixels = None
     with suppress(cv2.error):  # of images too large for it
         pixels = cv2.imdecode(data, flags) if data.size else None
+    if pixels is None and data[4:8].tobytes() == b"ftyp":
+        pixels = _decode_heif(path, flags)
     if pixels is None:
-        raise QueryError(f"{path} is not an image that can be read. Give a PNG, JPEG or WebP file.")
+        raise QueryError(f"{path} is not an image that can be read. Give a PNG, JPEG, WebP or HEIC file.")
     return np.asarray(pixels, np.uint8)
+
+
+def _decode_heif(path: Path, flags: int) -> Bytes | None:
+    """HEIC, as phones store photographs, turned upright; None for another file of the same family."""
+    try:
+        import pillow_heif
+    except ImportError as error:
+        raise MissingExtraError("pillow-heif", "heic") from error
+    try:
+        rgb = np.asarray(pillow_heif.open_heif(path).to_pillow().convert("RGB"), np.uint8)
+    except (ValueError, OSError, SyntaxError):
+        return None
+    code = cv2.COLOR_RGB2GRAY if flags == cv2.IMREAD_GRAYSCALE else cv2.COLOR_RGB2BGR
+    return np.asarray(cv2.cvtColor(rgb, code), np.uint8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,7 @@ from egohieraloc.inference.search import QuerySearch
 from egohieraloc.inference.store import FeatureStore, default_cache, trim_cache
 from egohieraloc.models.query_mask import MaskProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
-from egohieraloc.poses import camera_poses
+from egohieraloc.poses import camera_poses, whole_video_samples
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
 from egohieraloc.result import Result
@@ -48,6 +49,7 @@ from egohieraloc.types import (
 from egohieraloc.versions import versions
 from egohieraloc.video.reader import Video
 
+logger = logging.getLogger(__name__)
 DepthSource = Callable[[Sequence[int]], Mapping[int, DepthMap]]  # frame numbers to maps, where there are any
 
 
@@ -158,7 +160,7 @@ class Localizer:
 
     def locate(
         self,
-        query: Query,
+        query: Query | str | Path,
         video: Video | str | Path,
         *,
         until_s: float | None = None,
@@ -168,11 +170,11 @@ class Localizer:
     ) -> Result:
         """Find the last appearance of the query before `until_s`, the query time (default: the end).
 
+        query: a path stands for an image of the object alone; `Query.from_image` also takes its box.
         in_3d: also where it is, seen from the camera at the query time. Camera poses come from the video
         itself, unless `space` brings them.
         """
-        if not isinstance(video, Video):
-            video = Video.open(video)
+        video, query = _opened(video), _asked(query)
         clock = _Clock()
         encoded = self.encode(video, until_s=until_s, progress=progress)
         clock.lap("read the video")
@@ -180,6 +182,22 @@ class Localizer:
         clock.lap("search for the object")
         result = replace(result, timings_s=clock.laps)
         return self._placed(result, video, space, progress) if in_3d else result
+
+    def locate_many(
+        self,
+        queries: Iterable[Query | str | Path],
+        videos: Iterable[Video | str | Path],
+        *,
+        until_s: float | None = None,
+        progress: Progress = no_progress,
+    ) -> Iterator[Result]:
+        """An answer for each video and query, video by video: each is encoded once, and answers come as they
+        are found."""
+        asked = [_asked(query) for query in queries]
+        for video in videos:
+            encoded = self.encode(_opened(video), until_s=until_s, progress=progress)
+            for query in asked:
+                yield self.ask(query, encoded, progress=progress)
 
     def place(
         self, result: Result, space: SpaceSources | None = None, *, progress: Progress = no_progress
@@ -196,13 +214,17 @@ class Localizer:
         cameras: Reconstruction | NotLocalized | None = space.cameras
         if cameras is None:
             anchors = space.reference.anchors if isinstance(space.reference, PosedImages) else ()
-            samples, sfm = result.video.frame_index, self.config.sfm
-            cameras = camera_poses(video, samples, self.cache, sfm, anchors=anchors, progress=progress)
+            samples = whole_video_samples(video, result.video)
+            cameras = camera_poses(
+                video, samples, self.cache, self.config.sfm, anchors=anchors, progress=progress
+            )
         clock.lap("camera poses")
         if isinstance(cameras, NotLocalized):
             return replace(result, place=cameras, timings_s=clock.laps)
         if space.reference is not None:
             cameras = to_metres(cameras, space.reference)
+        if result.video.until_s is not None:
+            cameras = cameras.until(result.query_time_s)
         track = result.track
         predictions = last_appearance(track.predictions) if isinstance(track, ResponseTrack) else ()
         maps: Mapping[int, DepthMap] = {}
@@ -218,8 +240,7 @@ class Localizer:
         self, video: Video | str | Path, box: Box, *, at_s: float, backward: bool = False
     ) -> Iterator[FramePrediction]:
         """Follow what a box shows at a time through the rest of the video, an answer for every sample."""
-        if not isinstance(video, Video):
-            video = Video.open(video)
+        video = _opened(video)
         start = video.frame_at(at_s)
         indices = video.sample_indices(self.config.search.fps)
         walk = indices[indices < start.index][::-1] if backward else indices[indices > start.index]
@@ -231,8 +252,16 @@ class Localizer:
         return LiveSession(self, fps=fps)
 
 
+def _opened(video: Video | str | Path) -> Video:
+    return video if isinstance(video, Video) else Video.open(video)
+
+
+def _asked(query: Query | str | Path) -> Query:
+    return query if isinstance(query, Query) else Query.from_image(query)
+
+
 class _Clock:
-    """How long each step took."""
+    """How long each step took; the logger `egohieraloc.localize` tells it at the level INFO."""
 
     def __init__(self, laps: tuple[tuple[str, float], ...] = ()) -> None:
         self.laps = laps
@@ -241,6 +270,7 @@ class _Clock:
     def lap(self, name: str) -> None:
         now_s = time.perf_counter()
         self.laps += ((name, now_s - self._last_s),)
+        logger.info("%s: %.1f s", name, now_s - self._last_s)
         self._last_s = now_s
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from egohieraloc.clock import clock
 from egohieraloc.errors import DataError, MissingExtraError, OutputError
 from egohieraloc.files import atomic_folder, write_json
 from egohieraloc.geometry.place import describe
@@ -84,22 +85,37 @@ class Result:
         first, last = track.predictions[0], track.predictions[-1]
         x, y, width, height = (round(v) for v in last.box.xywh)
         return (
-            f"Last seen from {first.time_s:.1f} s to {last.time_s:.1f} s "
+            f"Last seen from {clock(first.time_s)} to {clock(last.time_s)} "
             f"(frames {first.frame_index} to {last.frame_index}), at the end in the box "
             f"{x},{y},{width},{height} (x,y,w,h). Confidence {track.score:.2f}.{self._where()}"
         )
 
     def _where(self) -> str:
+        doubts = self.place.doubts if isinstance(self.place, Localization3D) else ()
+        lines = [self.place_words, *(f"Uncertain: {doubt}." for doubt in doubts)]
+        return "".join(f"\n{line}" for line in lines if line)
+
+    @property
+    def place_words(self) -> str:
+        """Where in space, in words; empty where that was not asked."""
         place = self.place
         if place is None:
             return ""
         if isinstance(place, NotLocalized):
-            return f"\nNo place in space: {place.reason}."
-        last = int(self.video.frame_index[-1])
-        viewpoint = "where the camera is at the query time"
-        if place.query_frame != last:
-            viewpoint = f"frame {place.query_frame} (frame {last}, the query time, has no camera pose)"
-        return f"\nFrom {viewpoint} it is {describe(place)}."
+            return f"No place in space: {place.reason}."
+        viewpoint, seen_from_s = "the camera at the query time", self.viewpoint_time_s
+        if seen_from_s is not None:
+            viewpoint = f"the camera at {clock(seen_from_s)}, the nearest moment that has a camera pose,"
+        return f"From {viewpoint} it is {describe(place)}."
+
+    @property
+    def viewpoint_time_s(self) -> float | None:
+        """The moment from whose camera the place is seen; None where that is the query time itself."""
+        if not isinstance(self.place, Localization3D) or self.cameras is None:
+            return None
+        times_s = {frame.index: frame.time_s for frame in self.cameras.frames}
+        time_s = times_s.get(self.place.query_frame, self.query_time_s)
+        return None if abs(time_s - self.query_time_s) <= 1 / self.video.sample_fps else time_s
 
     @property
     def boxes_xyxy(self) -> Floats:
@@ -113,13 +129,21 @@ class Result:
         return [mask_on_image(p.mask, p.mask_box, info.width, info.height) for p in track]
 
     def to_rows(self) -> list[dict[str, float]]:
-        """One flat row per sample of the track, for `pandas.DataFrame(result.to_rows())` and its like."""
+        """One flat row per sample of the track: frame, sample, time_s, score, x1, y1, x2, y2."""
         track = self.track.predictions if isinstance(self.track, ResponseTrack) else ()
         return [
             {"frame": p.frame_index, "sample": p.sample, "time_s": p.time_s, "score": p.score}
             | dict(zip(("x1", "y1", "x2", "y2"), p.box, strict=True))
             for p in track
         ]
+
+    def to_dataframe(self) -> Any:
+        """`to_rows` as a pandas.DataFrame; needs the package pandas."""
+        try:
+            from pandas import DataFrame
+        except ImportError as error:
+            raise MissingExtraError("pandas", "detections") from error
+        return DataFrame(self.to_rows(), columns=["frame", "sample", "time_s", "score", "x1", "y1", "x2", "y2"])
 
     def to_supervision(self) -> list[Any]:
         """One `supervision.Detections` per sample of the track; needs the package supervision."""
@@ -270,10 +294,13 @@ def answer_folder(folder: str | Path, *inputs: str | Path | None) -> AbstractCon
     the video or the query."""
     folder = Path(folder)
     there = [folder / name for name in FILES if (folder / name).exists()]
-    if there and not _is_answer(folder / "result.json"):
-        raise OutputError(
-            f"{there[0]} exists and does not belong to an earlier answer. Choose another folder."
-        )
+    if not _is_answer(folder / "result.json"):
+        others = sorted(path.name for path in folder.glob("[!.]*"))
+        if others:
+            raise OutputError(
+                f"{folder} has other files in it, such as {others[0]}, and no earlier answer. "
+                "Choose a new or an empty folder."
+            )
     for path in inputs:
         if path is not None and any(Path(path).resolve().is_relative_to(file.resolve()) for file in there):
             raise OutputError(f"{path} would be replaced by the answer. Choose another folder.")

@@ -131,6 +131,7 @@ class PlacePart(Part):
     posed_frames: int
     num_frames: int
     views: list[ViewPart]
+    doubts: list[str] = []  # why it may be off by more than its covariance says
 
 
 class NoPlacePart(Part):
@@ -173,6 +174,7 @@ class ResultDocument(Part):
 
     format: Literal["egohieraloc-result"]
     version: Literal[1]
+    box_format: Literal["x1,y1,x2,y2"] = "x1,y1,x2,y2"  # of every box here, in pixels of its image
     found: bool
     score: float
     reason: str | None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from egohieraloc.clock import parse_time
 from egohieraloc.config import SearchConfig
 from egohieraloc.errors import QueryError
 from egohieraloc.query import Query, parse_box
@@ -28,6 +29,14 @@ FolderFps = Annotated[float, typer.Option(help="Images a second when VIDEO is a 
 Cache = Annotated[Path | None, typer.Option(help="Folder for features of videos.")]
 
 
+def seconds(text: str) -> float:
+    """A time as an option: 8.6 or 0:08.6."""
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 def build_localizer(
     model: str, device: str | None, settings: list[str] | None, fps: str, cache: Path | None
 ) -> Localizer:
@@ -47,9 +56,14 @@ def read_query(
     """What the options describe: a crop, an image and a box, or a moment of the video and a box."""
     region = parse_box(box) if box else None
     if image is not None:
+        if at is not None and region is None:
+            raise QueryError(
+                "--at without --box does nothing to an image of the object alone. To take the query from the "
+                "video, give --at and --box without --query; to say when a frame was seen, give its --box too."
+            )
         return Query.from_image(image, box=region, mask=mask, seen_at_s=at)
     if at is None or region is None:
-        raise QueryError("Say what to look for: --query IMAGE, or --at SECONDS together with --box x,y,w,h.")
+        raise QueryError("Say what to look for: --query IMAGE, or --at TIME together with --box x,y,w,h.")
     frame = video.frame_at(at)
     return Query.from_image(frame.rgb, box=region, mask=mask, seen_at_s=frame.time_s)
 

@@ -12,6 +12,7 @@ import typer
 from egohieraloc import demo as bundled
 from egohieraloc.boxes import iou_xyxy
 from egohieraloc.cli import common
+from egohieraloc.clock import clock
 from egohieraloc.demo import DemoTruth
 from egohieraloc.geometry.align import align_to_positions
 from egohieraloc.geometry.reconstruction import Reconstruction
@@ -60,7 +61,7 @@ def demo(
 def true_span(truth: DemoTruth) -> str:
     """When the object was really last in sight."""
     first_s, last_s = (sample / truth.sample_fps for sample in truth.appearances[-1])
-    return f"Truth: it was last in sight from {first_s:.1f} s to {last_s:.1f} s."
+    return f"Truth: it was last in sight from {clock(first_s)} to {clock(last_s)}."
 
 
 def compare_track(track: ResponseTrack, truth: DemoTruth) -> str:

@@ -21,13 +21,33 @@ QueryImage = Annotated[
     Path | None, typer.Option(help="An image of the object: a crop, or with --box a frame.")
 ]
 QueryBox = Annotated[str | None, typer.Option(help="Where the object is in the image: x,y,w,h.")]
-At = Annotated[float | None, typer.Option(help="Take the query from this moment of the video, in seconds.")]
+At = Annotated[
+    float | None,
+    typer.Option(
+        parser=common.seconds, metavar="TIME", help="Take the query from this moment: 8.6 or 0:08.6, with --box."
+    ),
+]
 QueryMask = Annotated[
     Path | None, typer.Option(help="The object's pixels in the query image, white on black.")
 ]
-Until = Annotated[float | None, typer.Option(help="The query time; only what was before it is searched.")]
+Until = Annotated[
+    float | None,
+    typer.Option(
+        parser=common.seconds,
+        metavar="TIME",
+        help="The query time, 12.0 or 0:12.0; only what was before it is searched.",
+    ),
+]
 Out = Annotated[Path | None, typer.Option(help="Folder for result.json, report.html, overlay.mp4, masks.")]
 Rrd = Annotated[Path | None, typer.Option(help="Write a Rerun recording here; needs the extra viz.")]
+
+NOT_FOUND = 3  # exit code: nothing is wrong, the object was not seen
+HINTS = (
+    "What may help:",
+    "  a photo with the object's surroundings and its box: --query PHOTO --box x,y,w,h",
+    "  a photo of the side that the video shows",
+    "  the object in the video itself, if it is seen earlier: --at TIME --box x,y,w,h",
+)
 
 
 def locate(
@@ -55,7 +75,10 @@ def locate(
     settings: common.Settings = None,
     cache: common.Cache = None,
 ) -> None:
-    """Find the last appearance of an object in a video."""
+    """Find the last appearance of an object in a video.
+
+    Exit code 0: found; 3: not found; 2: a mistake in the command or a file.
+    """
     source = Video.open(video, folder_fps=folder_fps)
     searched = common.read_query(source, query, box, at, query_mask)
     given = space.SpaceOptions(
@@ -79,5 +102,9 @@ def locate(
         print(json_module.dumps(result.to_dict(), allow_nan=False))
     else:
         print(result.summary)
+        if not result.found:
+            print(*HINTS, sep="\n")
         if out is not None:
-            print(f"Results are in {out}.")
+            print(f"Results are in {out}{'' if result.found else ' (no overlay.mp4: there is no track to draw)'}.")
+    if not result.found:
+        raise typer.Exit(NOT_FOUND)

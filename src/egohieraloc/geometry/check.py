@@ -11,8 +11,13 @@ from scipy.sparse.csgraph import connected_components
 
 from egohieraloc.config import SfmConfig
 from egohieraloc.geometry.reconstruction import Reconstruction, SparsePoints
+from egohieraloc.types import Floats
 
 MIN_SHARED_POINTS = 20  # two frames with fewer common points are not connected
+LEAP_SPEED = 3.0  # depths of the scene a second: no head moves so fast
+LEAP_RATIO = 8.0  # times as fast as around that moment, where ...
+LEAP_RATIO_SPEED = 1.0  # ... it is at least this fast
+AROUND_S = 1.5
 
 
 def drop_unreliable_poses(reconstruction: Reconstruction, config: SfmConfig | None = None) -> Reconstruction:
@@ -39,6 +44,37 @@ def drop_unreliable_poses(reconstruction: Reconstruction, config: SfmConfig | No
         frames=frames,
         points=SparsePoints(points.xyz_world, points.frame[kept], points.point[kept], points.pixel[kept]),
     )
+
+
+def leaps(reconstruction: Reconstruction) -> list[float]:
+    """The moments, in seconds, over which the path moves as no head does: faster than LEAP_SPEED, or than its
+    neighbours by LEAP_RATIO. Without points of the map the path's own extent stands for the scene's depth."""
+    frames = [frame for frame in reconstruction.frames if frame.pose is not None]
+    if len(frames) < 3:
+        return []
+    time_s = np.array([frame.time_s for frame in frames])
+    centers = np.array([frame.pose.center_world for frame in frames if frame.pose is not None])
+    depth = _scene_depths(reconstruction, [frame.index for frame in frames], centers)
+    duration_s = np.diff(time_s)
+    speed = np.linalg.norm(np.diff(centers, axis=0), axis=1) / duration_s / np.minimum(depth[1:], depth[:-1])
+    middle_s = (time_s[1:] + time_s[:-1]) / 2
+    around = np.abs(middle_s[:, None] - middle_s) <= AROUND_S + duration_s / 2
+    usual = np.array([np.median(speed[near]) for near in around])
+    sudden = (speed > LEAP_RATIO * usual) & (speed > LEAP_RATIO_SPEED)
+    return [float(s) for s in time_s[1:][(speed > LEAP_SPEED) | sudden]]
+
+
+def _scene_depths(reconstruction: Reconstruction, indices: list[int], centers: Floats) -> Floats:
+    """Median depth of the points that each frame sees (F,)."""
+    depths = []
+    for index in indices:
+        rows, _ = reconstruction.observed_in(index)
+        in_camera = reconstruction.poses[index].to_cam(reconstruction.points.xyz_world[rows])
+        depths.append(float(np.median(in_camera[:, 2])) if len(rows) else np.nan)
+    known = np.array(depths)
+    extent = float(np.linalg.norm(centers.max(0) - centers.min(0)))
+    usual = np.nanmedian(known) if np.isfinite(known).any() else extent
+    return np.maximum(np.where(known > 0, known, usual), 1e-12)
 
 
 def _supported(reconstruction: Reconstruction, index: int, min_inliers: int, max_px: float) -> bool:

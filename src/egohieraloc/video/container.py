@@ -142,6 +142,11 @@ class Container:
         return np.ascontiguousarray(np.rot90(rgb, turns))
 
 
+def is_image(path: Path) -> bool:
+    """Whether a file is a single image; FFmpeg takes one for a video of one frame."""
+    return path.suffix.lower() in (".heic", ".heif", ".avif") or format_name(path).endswith(("_pipe", "image2"))
+
+
 def format_name(path: Path) -> str:
     """FFmpeg's name of a file's format, such as `matroska,webm`."""
     with _opened(path) as (container, _):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from egohieraloc.errors import VideoError
 from egohieraloc.types import Floats, Frame, Ints, Rgb, SampledVideo, VideoInfo, VideoSource
-from egohieraloc.video.container import Container
+from egohieraloc.video.container import Container, is_image
 from egohieraloc.video.folder import Folder
 
 DIAGONAL_35MM = math.hypot(36, 24)
@@ -59,7 +59,11 @@ class Video:
         path = Path(path)
         if not path.exists():
             raise VideoError(f"There is no video at {path}. Give a video file or a folder of images.")
-        return cls(Folder.open(path, folder_fps) if path.is_dir() else Container.open(path))
+        if path.is_dir():
+            return cls(Folder.open(path, folder_fps))
+        if is_image(path):
+            raise VideoError(f"{path} is an image. Give a video file, or a folder of images.")
+        return cls(Container.open(path))
 
     @classmethod
     def reopen(cls, source: VideoSource) -> Video:

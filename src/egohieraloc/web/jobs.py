@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from egohieraloc.errors import EgoHieraLocError
-from egohieraloc.progress import Progress, no_progress
+from egohieraloc.progress import Progress, label, no_progress
 from egohieraloc.query import Query
 from egohieraloc.result import Result
 from egohieraloc.types import Box, NotFound
@@ -61,7 +61,9 @@ class _Running:
             self.stage_began = now, done
         began, first = self.stage_began
         left_s = (now - began) / (done - first) * (total - done) if done > first else None
-        self.progress = QueryProgress(stage=stage, done=done, total=total, left_s=left_s)
+        self.progress = QueryProgress(
+            stage=stage, label=label(stage), done=done, total=total, left_s=left_s
+        )
 
 
 class Jobs:

@@ -42,6 +42,7 @@ class QueryProgress(Value):
     """How far a query is. `left_s` is for this stage; None while it cannot be told."""
 
     stage: str
+    label: str  # of the stage, for people
     done: int
     total: int
     left_s: float | None = None

@@ -1,6 +1,13 @@
 // What an answer says, as it stands in result.json.
 import { clock } from "./tools.js";
 
+// What to try when nothing was found.
+export const HINTS = [
+  "Give a photo that also shows what is around the object, with a box drawn around it.",
+  "Give a photo of the side of the object that the video shows.",
+  "If the object can be seen earlier in the video, draw a box around it there.",
+];
+
 // The answer, where there is one, and what else it might have been: [{score, track}].
 export function candidates(result) {
   if (!result) return [];
