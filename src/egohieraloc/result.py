@@ -102,7 +102,7 @@ class Result:
         if place is None:
             return ""
         if isinstance(place, NotLocalized):
-            return f"No place in space: {place.reason}."
+            return f"No place in space: {place.reason.rstrip('.')}."
         viewpoint, seen_from_s = "the camera at the query time", self.viewpoint_time_s
         if seen_from_s is not None:
             viewpoint = f"the camera at {clock(seen_from_s)}, the nearest moment that has a camera pose,"
@@ -143,7 +143,9 @@ class Result:
             from pandas import DataFrame
         except ImportError as error:
             raise MissingExtraError("pandas", "detections") from error
-        return DataFrame(self.to_rows(), columns=["frame", "sample", "time_s", "score", "x1", "y1", "x2", "y2"])
+        return DataFrame(
+            self.to_rows(), columns=["frame", "sample", "time_s", "score", "x1", "y1", "x2", "y2"]
+        )
 
     def to_supervision(self) -> list[Any]:
         """One `supervision.Detections` per sample of the track; needs the package supervision."""

@@ -41,7 +41,7 @@ def test_page_holds_the_result_as_it_is_saved(page: Make) -> None:
     assert shown["overlay"] is None
     assert len(shown["thumbnails"]) == SAMPLES
     assert decode(shown["thumbnails"][0]).shape == (120, 160, 3)
-    assert shown["scene"]["words"].startswith("2.2 m, ")
+    assert shown["scene"]["words"].startswith("From the camera at the query time it is 2.2 m (± 0.6 m), ")
 
 
 def test_a_shared_image_is_written_once(page: Make) -> None:

@@ -24,7 +24,9 @@ QueryBox = Annotated[str | None, typer.Option(help="Where the object is in the i
 At = Annotated[
     float | None,
     typer.Option(
-        parser=common.seconds, metavar="TIME", help="Take the query from this moment: 8.6 or 0:08.6, with --box."
+        parser=common.seconds,
+        metavar="TIME",
+        help="Take the query from this moment: 8.6 or 0:08.6, with --box.",
     ),
 ]
 QueryMask = Annotated[
@@ -105,6 +107,8 @@ def locate(
         if not result.found:
             print(*HINTS, sep="\n")
         if out is not None:
-            print(f"Results are in {out}{'' if result.found else ' (no overlay.mp4: there is no track to draw)'}.")
+            print(
+                f"Results are in {out}{'' if result.found else ' (no overlay.mp4: there is no track to draw)'}."
+            )
     if not result.found:
         raise typer.Exit(NOT_FOUND)

@@ -20,7 +20,8 @@ def track(
     video: Annotated[Path, typer.Argument(help="A video file, or a folder of images.")],
     box: Annotated[str, typer.Option(help="The object at the start: x,y,w,h.")],
     at: Annotated[
-        float, typer.Option(parser=common.seconds, metavar="TIME", help="The moment of the box: 8.6 or 0:08.6.")
+        float,
+        typer.Option(parser=common.seconds, metavar="TIME", help="The moment of the box: 8.6 or 0:08.6."),
     ] = "0",  # type: ignore[assignment] # given to the parser,
     backward: Annotated[bool, typer.Option(help="Also follow it back to the beginning.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write JSON lines here instead of printing them.")] = None,

@@ -129,15 +129,14 @@ class Vq3dAnswers(ClipAnswers):
         depth = self.cameras.depth_maps(key.clip, [p.frame_index for p in seen])
         query_time_s = visual.query_frame / visual.fps
         there = place(seen, world, query_time_s=query_time_s, depth=depth, config=self.place)
-        if not isinstance(there, NotLocalized):
-            pose = np.vstack([world.poses[there.query_frame].cam_from_world, [0.0, 0.0, 0.0, 1.0]])
-            return PlaceAnswer(key, there.point_world, there.displacement, pose)
-        if seen:
-            # Without a pose for the query camera, the point in the scan is still an answer.
-            alone = place(seen, world, query_time_s=seen[-1].time_s, depth=depth, config=self.place)
-            if not isinstance(alone, NotLocalized):
-                return PlaceAnswer(key, alone.point_world, reason=there.reason)
-        return PlaceAnswer(key, None, reason=there.reason)
+        if isinstance(there, NotLocalized):
+            return PlaceAnswer(key, None, reason=there.reason)
+        gap_s = abs(there.query_frame / visual.fps - query_time_s)
+        if gap_s > self.place.max_pose_gap_s:  # the point in the scan is still an answer
+            reason = f"no frame within {self.place.max_pose_gap_s:g} s of the query time ({query_time_s:.1f} s) has a pose"
+            return PlaceAnswer(key, there.point_world, reason=reason)
+        pose = np.vstack([world.poses[there.query_frame].cam_from_world, [0.0, 0.0, 0.0, 1.0]])
+        return PlaceAnswer(key, there.point_world, there.displacement, pose)
 
 
 def appearance_from_track(answer: TrackAnswer | None, fps: float) -> LastAppearance:

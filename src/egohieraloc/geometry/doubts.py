@@ -19,6 +19,7 @@ from egohieraloc.types import DEVIATIONS_95, Floats, ViewEvidence
 # Of a box's diagonal: how far the point's image may lie from the box's centre, in the median of the views.
 # Centres of boxes on resting objects are off by a tenth of it.
 MAX_MISS = 0.35
+MIN_POSED = 0.5  # of the frames between the object and the query time
 MIN_PARALLAX_DEG = 2.0  # between the cameras that see the object: below it distances are guesses
 MAX_UNCERTAINTY = 0.5  # of the distance from where it was seen
 _UNIFORM = 12**-0.5  # standard deviation of a value anywhere between 0 and 1
@@ -71,6 +72,9 @@ def doubts_of(
     seen_s = [time_s[view.frame_index] for view in views if view.frame_index in time_s]
     first_s, last_s = min([query_time_s, *seen_s]), max([query_time_s, *seen_s])
     found = []
+    between = [frame.pose is not None for frame in reconstruction.frames if first_s <= frame.time_s <= last_s]
+    if sum(between) < MIN_POSED * len(between):
+        found.append(f"only {sum(between)} of the {len(between)} frames since then have a camera pose")
     crossed = [clock(at_s) for at_s in leaps(reconstruction) if first_s < at_s <= last_s]
     if crossed:
         found.append(f"the camera path leaps at {', '.join(crossed[:3])}")

@@ -53,12 +53,12 @@ def place(
         reason = f"no frame that shows the object, nor one within {gap} of it, has a camera pose"
         return NotLocalized(reason, **counts)
     fused, doubts = fuse(views, config.fusion), list[str]()
-    if fused is not None and not rests_at(fused.point_world, latest(views)):
+    if fused is not None and not config.fusion.literal and not rests_at(fused.point_world, latest(views)):
         fused, doubt = _of_moving_object(views, reconstruction, depth or {}, config.fusion)
         doubts.append(doubt)
     if fused is None:
         return NotLocalized(doubts[0] if doubts else _NO_DISTANCE, **counts)
-    doubts += doubts_of(fused, views, reconstruction, query_frame.time_s)
+    doubts += doubts_of(fused, views, reconstruction, query_time_s)
     return Localization3D(
         point_world=fused.point_world,
         displacement=reconstruction.poses[query_frame.index].to_cam(fused.point_world),
@@ -79,16 +79,15 @@ def _of_moving_object(
 ) -> tuple[FusedPoint | None, str]:
     """Where an object that moves against the scene was at the end, and what is to be said of it.
 
-    From the latest views where they agree (it was put down), else from the last one alone: at the depth of its
-    own map, or somewhere between the camera and the scene.
+    From the last view alone where it has a depth map of its own; else from the latest ones where they agree (it
+    was put down), or else from the last one again: somewhere between the camera and the scene.
     """
-    late = latest(views)
+    last, late = views[-1], latest(views)
+    if last.frame_index in depth:
+        return fuse([last], config), _HELD
     fused = fuse(late, config) if len(late) < len(views) else None
     if fused is not None and rests_at(fused.point_world, late):
         return fused, _PUT_DOWN
-    last = views[-1]
-    if last.frame_index in depth:
-        return fuse([last], config), _HELD
     return between_camera_and_scene(last, reconstruction), _HELD
 
 

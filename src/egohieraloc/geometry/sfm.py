@@ -23,7 +23,7 @@ from egohieraloc.errors import GeometryError
 from egohieraloc.files import write_json
 from egohieraloc.geometry.align import align
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.check import drop_unreliable_poses
+from egohieraloc.geometry.check import MatchedPair, drop_unreliable_poses
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints, save
 from egohieraloc.geometry.selection import (
     Pair,
@@ -42,6 +42,8 @@ _BLOCK = 50  # frames or, times ten, pairs between two lines of progress
 _SMALL_SIDE = 800  # below it SIFT starts at double size, which costs four times as much ...
 _FEW_FEATURES = 400  # ... where a frame would have fewer features than this
 _PROBED_FRAMES = 8
+_CHECKED_NEIGHBOURS = 3  # frames ahead with which a frame's matches are held against its pose ...
+_MIN_CHECKED_MATCHES = 15  # ... where there are so many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +120,7 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
         _match(folder, job, pairs | _anchor_pairs(folder, job, mapped), "attaching")
         _report("registering")
         model = _attach(folder, job, model)
-    reduced = drop_unreliable_poses(_to_reconstruction(model, job), config)
+    reduced = drop_unreliable_poses(_to_reconstruction(model, job), config, _neighbour_matches(folder, job))
     found = reduced.resized(*job.full_size)
     return _aligned(found, model, job) if job.anchors else found
 
@@ -327,6 +329,24 @@ def _to_reconstruction(model: Any, job: SfmJob) -> Reconstruction:
     table = np.array(seen, np.float64).reshape(-1, 4)
     points = SparsePoints(xyz, table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2:])
     return Reconstruction(camera, frames, "sfm", points)
+
+
+def _neighbour_matches(folder: Path, job: SfmJob) -> list[MatchedPair]:
+    """The verified matches of frames beside each other, those included that no point of the map came from."""
+    import pycolmap
+
+    found = []
+    with pycolmap.Database.open(folder / "database.db") as database:
+        numbers = [database.read_image_with_name(job.name(i)).image_id for i in range(len(job.frame_index))]
+        pixels = [np.asarray(database.read_keypoints(number), np.float64)[:, :2] for number in numbers]
+        for i, j in sequential_pairs(len(numbers), _CHECKED_NEIGHBOURS):
+            if not database.exists_two_view_geometry(numbers[i], numbers[j]):
+                continue
+            rows = np.asarray(database.read_two_view_geometry(numbers[i], numbers[j]).inlier_matches)
+            if len(rows) >= _MIN_CHECKED_MATCHES:
+                first, second = job.frame_index[i], job.frame_index[j]
+                found.append(MatchedPair(first, second, pixels[i][rows[:, 0]], pixels[j][rows[:, 1]]))
+    return found
 
 
 def _aligned(found: Reconstruction, model: Any, job: SfmJob) -> Reconstruction:

@@ -144,7 +144,9 @@ class Container:
 
 def is_image(path: Path) -> bool:
     """Whether a file is a single image; FFmpeg takes one for a video of one frame."""
-    return path.suffix.lower() in (".heic", ".heif", ".avif") or format_name(path).endswith(("_pipe", "image2"))
+    return path.suffix.lower() in (".heic", ".heif", ".avif") or format_name(path).endswith(
+        ("_pipe", "image2")
+    )
 
 
 def format_name(path: Path) -> str:

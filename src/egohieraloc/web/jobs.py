@@ -61,9 +61,7 @@ class _Running:
             self.stage_began = now, done
         began, first = self.stage_began
         left_s = (now - began) / (done - first) * (total - done) if done > first else None
-        self.progress = QueryProgress(
-            stage=stage, label=label(stage), done=done, total=total, left_s=left_s
-        )
+        self.progress = QueryProgress(stage=stage, label=label(stage), done=done, total=total, left_s=left_s)
 
 
 class Jobs:
