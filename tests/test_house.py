@@ -13,7 +13,7 @@ import egohieraloc
 
 ROOT = Path(egohieraloc.__file__).parent
 TESTS = Path(__file__).parent
-OPTIONAL = {"transformers", "accelerate", "ray", "rerun", "fastapi", "uvicorn", "openvino", "tensorboard"}
+OPTIONAL = {"transformers", "accelerate", "ray", "rerun", "fastapi", "uvicorn", "openvino", "tensorboard", "pillow_heif", "pandas"}
 
 # What each part may import besides itself and the parts that all may use.
 SEAM = [
@@ -21,6 +21,7 @@ SEAM = [
     "clock",
     "types",
     "boxes",
+    "heif",
     "files",
     "images",
     "query",

@@ -9,13 +9,16 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from egohieraloc.errors import MissingExtraError, OutputError, QueryError
+from egohieraloc.errors import OutputError, QueryError
 from egohieraloc.files import atomic_path
+from egohieraloc.heif import is_heif, read_heif
 from egohieraloc.types import Box, Bytes, Mask, Rgb
 
 
 def read_image(path: str | Path) -> Rgb:
     """Read an image as (H, W, 3) RGB. Transparent pixels have the colour that is stored under them."""
+    if is_heif(path):
+        return read_heif(path)
     pixels = _decode(path, cv2.IMREAD_COLOR)
     return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), np.uint8)
 
@@ -69,22 +72,6 @@ def _decode(path: str | Path, flags: int) -> Bytes:
     pixels = None
     with suppress(cv2.error):  # of images too large for it
         pixels = cv2.imdecode(data, flags) if data.size else None
-    if pixels is None and data[4:8].tobytes() == b"ftyp":
-        pixels = _decode_heif(path, flags)
     if pixels is None:
-        raise QueryError(f"{path} is not an image that can be read. Give a PNG, JPEG, WebP or HEIC file.")
+        raise QueryError(f"{path} is not an image that can be read. Give a PNG, JPEG or WebP file.")
     return np.asarray(pixels, np.uint8)
-
-
-def _decode_heif(path: Path, flags: int) -> Bytes | None:
-    """HEIC, as phones store photographs, turned upright; None for another file of the same family."""
-    try:
-        import pillow_heif
-    except ImportError as error:
-        raise MissingExtraError("pillow-heif", "heic") from error
-    try:
-        rgb = np.asarray(pillow_heif.open_heif(path).to_pillow().convert("RGB"), np.uint8)
-    except (ValueError, OSError, SyntaxError):
-        return None
-    code = cv2.COLOR_RGB2GRAY if flags == cv2.IMREAD_GRAYSCALE else cv2.COLOR_RGB2BGR
-    return np.asarray(cv2.cvtColor(rgb, code), np.uint8)

@@ -43,6 +43,7 @@ from egohieraloc.types import (
     FramePrediction,
     Ints,
     NotLocalized,
+    QueryMask,
     ResponseTrack,
     Rgb,
 )
@@ -157,6 +158,10 @@ class Localizer:
             maps=maps_of(found, encoded.letterbox),
             versions={"weights": self.weights.fingerprint} | versions(),
         )
+
+    def foreground(self, query: Query | str | Path) -> QueryMask:
+        """What of a query will be searched: its pixels as the network sees them."""
+        return self.predictor.prepare(_asked(query)).mask
 
     def locate(
         self,

@@ -34,7 +34,7 @@ def seconds(text: str) -> float:
     try:
         return parse_time(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+        raise QueryError(f"{str(error).capitalize()}.") from error
 
 
 def build_localizer(

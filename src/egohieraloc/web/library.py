@@ -81,6 +81,10 @@ class Library:
             shutil.rmtree(self.query_folder(query.id), ignore_errors=True)
         shutil.rmtree(self._folder("videos", video_id), ignore_errors=True)
 
+    def remove_query(self, query_id: str) -> None:
+        """Forget a query and its answer."""
+        shutil.rmtree(self.query_folder(query_id), ignore_errors=True)
+
     def queries(self, video_id: str | None = None) -> list[QueryEntry]:
         """All queries, or those about a video, the newest first."""
         found = (_read(path, QueryEntry) for path in self.folder.glob("queries/*/query.json"))

@@ -16,12 +16,13 @@ KEEP = {"cache-control": "private, max-age=86400, immutable"}
 
 
 class Server:
-    """`checker` opens what is new; `reader` gives frames of what was checked."""
+    """`checker` opens what is new; `reader` gives frames of what was checked; `previewer` shows masks."""
 
     def __init__(self, library: Library, make: Callable[[], Locates], workers: int) -> None:
         self.library = library
         self._make, self._workers = make, workers
         self.checker, self.reader = OwnProcess(), OwnProcess()
+        self.previewer = OwnProcess(make)  # a Localizer of its own, so that a preview does not wait for answers
         self.jobs: Jobs
 
     def start(self) -> None:
@@ -31,6 +32,7 @@ class Server:
         self.jobs.close()
         self.checker.close()
         self.reader.close()
+        self.previewer.close()
 
 
 def _server_of(request: Request) -> Server:

@@ -37,6 +37,7 @@ export function seenAt(result, rank, time) {
   return {
     box: a.box.map((side, i) => side + part * (b.box[i] - side)),
     mask: (part < 0.5 ? a : b).mask,
-    other: rank > 0 || !result.found,
+    other: rank > 0,
+    guess: !result.found,
   };
 }

@@ -1,5 +1,5 @@
 // Where in space: the words and the 3D view, both as in the report.
-import { sceneLegend, sceneWords, startScene } from "./scene.js";
+import { doubtItems, sceneLegend, sceneWords, startScene } from "./scene.js";
 import { byId, legend } from "./tools.js";
 
 const NEAR_S = 0.5; // how far the moment shown may be from the camera that stands for it
@@ -10,6 +10,7 @@ export class Place {
     byId("place-card").hidden = !scene;
     if (!scene) return;
     byId("place-words").textContent = chosen ? sceneWords(scene) : "Only the answer has a place in space, other candidates have none.";
+    byId("place-doubts").replaceChildren(...(chosen ? doubtItems(scene) : []));
     byId("space").hidden = !chosen || !scene.path.length;
     if (answer === this.answer || byId("space").hidden) return;
     this.answer = answer;

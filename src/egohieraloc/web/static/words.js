@@ -27,7 +27,8 @@ export function answerWords({ answer, message }, rank) {
   const all = candidates(answer), found = all[rank];
   if (!found) return message;
   const words = `${fromTo(found.track)}, ${confidence(found)}.`;
-  return rank === 0 && answer.found ? words : `Candidate ${rank + 1} of ${all.length}: ${words}`;
+  if (!answer.found) return `A guess, too unsure to be an answer (${rank + 1} of ${all.length}): ${words}`;
+  return rank === 0 ? words : `Candidate ${rank + 1} of ${all.length}: ${words}`;
 }
 
 export function answerTitle({ answer }, rank) {
