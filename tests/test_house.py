@@ -13,7 +13,18 @@ import egohieraloc
 
 ROOT = Path(egohieraloc.__file__).parent
 TESTS = Path(__file__).parent
-OPTIONAL = {"transformers", "accelerate", "ray", "rerun", "fastapi", "uvicorn", "openvino", "tensorboard", "pillow_heif", "pandas"}
+OPTIONAL = {
+    "transformers",
+    "accelerate",
+    "ray",
+    "rerun",
+    "fastapi",
+    "uvicorn",
+    "openvino",
+    "tensorboard",
+    "pillow_heif",
+    "pandas",
+}
 
 # What each part may import besides itself and the parts that all may use.
 SEAM = [

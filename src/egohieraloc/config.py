@@ -46,7 +46,7 @@ class NeckConfig:
 class DpmConfig:
     """Discriminative Parsing Module."""
 
-    top_k: int = 3  # K_DPM
+    top_k: int = 3  # K_DPM; the paper's Top-K ablation is qam.candidates
     temperature: float = 0.1  # of the softmax that gives Z; the paper's is 1, which confines Z to [.12, .88]
     foreground: bool = True  # ablation: without O
     likelihood: bool = True  # ablation: without Z

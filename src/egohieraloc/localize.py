@@ -238,8 +238,13 @@ class Localizer:
             cameras, maps = in_one_unit(cameras, maps, self.config.place.depth)
         config = self.config.place
         found = place(predictions, cameras, query_time_s=result.query_time_s, depth=maps, config=config)
+        others = tuple(
+            place(other.predictions, cameras, query_time_s=result.query_time_s, config=config)
+            for other in result.alternatives
+        )
         clock.lap("place in space")
-        return replace(result, place=found, cameras=cameras, timings_s=clock.laps)
+        placed = replace(result, place=found, alternative_places=others)
+        return replace(placed, cameras=cameras, timings_s=clock.laps)
 
     def track(
         self, video: Video | str | Path, box: Box, *, at_s: float, backward: bool = False

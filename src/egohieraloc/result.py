@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ class Result:
     query_mask: QueryMask | None = None  # the query's foreground as the network saw it
     maps: tuple[FrameMaps, ...] = ()  # what decided, for some samples of the track
     place: Localization3D | NotLocalized | None = None  # None: 3D was not requested
+    alternative_places: tuple[Localization3D | NotLocalized, ...] = ()  # of `alternatives`, where it was
     cameras: Reconstruction | None = None  # the poses that `place` stands on
     timings_s: tuple[tuple[str, float], ...] = ()  # differs each time, so it is not saved
     versions: dict[str, str] = field(default_factory=dict)
@@ -189,7 +191,12 @@ class Result:
             curve=parts.curve_part(self.curve, self.video),
             intervals=list(self.curve.intervals),
             alternatives=[
-                CandidatePart(score=t.score, track=parts.prediction_rows(t)) for t in self.alternatives
+                CandidatePart(
+                    score=track.score,
+                    track=parts.prediction_rows(track),
+                    place=None if place is None else parts.place_part(place),
+                )
+                for track, place in zip_longest(self.alternatives, self.alternative_places)
             ],
             maps=[parts.maps_part(maps) for maps in self.maps],
             place=None if self.place is None else parts.place_part(self.place),
@@ -210,6 +217,9 @@ class Result:
             else NotFound(document.reason or "", document.score),
             curve=parts.curve_from(document),
             alternatives=tuple(parts.track_from(each.track, each.score) for each in document.alternatives),
+            alternative_places=tuple(
+                parts.place_from(each.place) for each in document.alternatives if each.place is not None
+            ),
             query_mask=None
             if document.query.foreground is None
             else parts.foreground_from(document.query.foreground),

@@ -46,13 +46,6 @@ class PredictionPart(Part):
     mask: MaskPart | None = None
 
 
-class CandidatePart(Part):
-    """An appearance that was not chosen."""
-
-    score: float
-    track: list[PredictionPart]
-
-
 class CurvePart(Part):
     """One value per sample; `threshold` is the level down to which an appearance reaches."""
 
@@ -141,6 +134,14 @@ class NoPlacePart(Part):
     reason: str
     posed_frames: int
     num_frames: int
+
+
+class CandidatePart(Part):
+    """An appearance that was not chosen."""
+
+    score: float
+    track: list[PredictionPart]
+    place: PlacePart | NoPlacePart | None = None
 
 
 class CameraPart(Part):

@@ -81,7 +81,9 @@ class FakeLocalizer:
         self._work_once(f"posed-{source.content_hash}", "poses: matching", 4, progress)
         if (self.switches / "lost").exists():
             return replace(result, place=NotLocalized(f"its last words are in {video}.work/log.txt", 0, 20))
-        return replace(result, place=_place(), cameras=_cameras(sampled))
+        other = replace(_place(), displacement=np.array([1.0, 0.0, 2.0]))
+        others = (other,) if result.alternatives else ()
+        return replace(result, place=_place(), alternative_places=others, cameras=_cameras(sampled))
 
     def foreground(self, query: Query) -> QueryMask:
         """The left half of the box."""

@@ -27,7 +27,16 @@ DEFAULT_MAX_VIDEO_BYTES = 2_000_000_000
 CSS, JS = "text/css", "text/javascript"
 PAGE, REPORT = ("egohieraloc.web", "static"), ("egohieraloc.report", "templates")
 SHARED_SCRIPTS = ("answer.js", "curve.js", "marks.js", "scene.js", "tools.js")
-OWN_SCRIPTS = ("ask.js", "drawing.js", "page.js", "place.js", "requests.js", "rows.js", "viewer.js", "words.js")
+OWN_SCRIPTS = (
+    "ask.js",
+    "drawing.js",
+    "page.js",
+    "place.js",
+    "requests.js",
+    "rows.js",
+    "viewer.js",
+    "words.js",
+)
 ASSETS = {
     "report.css": (*REPORT, CSS),
     "page.css": (*PAGE, CSS),

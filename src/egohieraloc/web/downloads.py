@@ -39,9 +39,7 @@ def add_demo(server: ThisServer) -> VideoEntry:
     library = server.library
     with library.incoming() as folder:
         shutil.copyfile(demo.CLIP, folder / "video")
-        facts: VideoFacts = server.checker.run(
-            media.inspect_video, folder / "video", limit_s=INSPECT_LIMIT_S
-        )
+        facts: VideoFacts = server.checker.run(media.inspect_video, folder / "video", limit_s=INSPECT_LIMIT_S)
         entry = VideoEntry(
             id=folder.name,
             name="demo: a walk through a room",

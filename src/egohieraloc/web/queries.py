@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, File, Form, UploadFile
+from fastapi import APIRouter, Depends, File, Form, Query, UploadFile
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, StreamingResponse
 
@@ -110,10 +110,12 @@ def get_query(query_id: str, server: ThisServer) -> QueryWithAnswer:
 
 
 @router.get("/queries/{query_id}/scene")
-def get_scene(query_id: str, server: ThisServer) -> Scene:
-    """What the 3D view of an answer draws; 404 where nothing is known in space."""
+def get_scene(
+    query_id: str, server: ThisServer, candidate: Annotated[int | None, Query(ge=0, le=1000)] = None
+) -> Scene:
+    """What the 3D view of an answer draws, or of one of its alternatives; 404 where nothing is known."""
     server.library.query(query_id)
-    scene = server.library.scene(query_id)
+    scene = server.library.scene(query_id, candidate)
     if scene is None:
         raise UnknownIdError(f"Query {query_id} has no answer in space: ask with in_3d=true.")
     return scene
@@ -131,9 +133,7 @@ def cancel_query(query_id: str, server: ThisServer, forget: bool = False) -> Que
 
 
 @router.patch("/queries/{query_id}")
-def name_query(
-    query_id: str, name: Annotated[str, Form(max_length=100)], server: ThisServer
-) -> QueryEntry:
+def name_query(query_id: str, name: Annotated[str, Form(max_length=100)], server: ThisServer) -> QueryEntry:
     """Give a query a name; an empty one takes it away."""
     shown = "".join(c for c in name if c.isprintable()).strip() or None
     return server.jobs.renamed(query_id, shown)

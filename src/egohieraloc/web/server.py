@@ -22,7 +22,9 @@ class Server:
         self.library = library
         self._make, self._workers = make, workers
         self.checker, self.reader = OwnProcess(), OwnProcess()
-        self.previewer = OwnProcess(make)  # a Localizer of its own, so that a preview does not wait for answers
+        self.previewer = OwnProcess(
+            make
+        )  # a Localizer of its own, so that a preview does not wait for answers
         self.jobs: Jobs
 
     def start(self) -> None:

@@ -72,7 +72,7 @@ export class Ask {
   }
   sayHint() {
     const { wanted } = this;
-    const place = wanted?.image ? wanted.image.name : wanted && `From ${clock(wanted.time)} of the video.`;
+    const place = wanted?.image ? `${wanted.image.name}.` : wanted && `From ${clock(wanted.time)} of the video.`;
     const advice = wanted?.image && !wanted.box ? " Draw a box around the object in it: its surroundings help." : "";
     byId("hint").textContent = wanted ? place + advice : "";
     byId("no-wish").hidden = Boolean(wanted);

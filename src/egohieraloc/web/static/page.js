@@ -69,7 +69,7 @@ function showQuery() {
   headline();
   byId("answer-card").hidden = !query;
   byId("curve-card").hidden = !answer;
-  place.set(query || {}, state.rank === (answer?.found ? 0 : -1));
+  place.set(answer, query?.scenes?.get(state.rank));
   if (!query) return viewer.mark();
   const image = `/queries/${query.id}/thumbnail`;
   if (byId("answer-image").getAttribute("src") !== image) byId("answer-image").src = image;
@@ -171,15 +171,23 @@ async function openQuery(id, rank = null) {
   events?.close();
   state.opening = id;
   const query = await call("GET", `/queries/${id}`);
-  query.scene = query.answer?.place ? await call("GET", `/queries/${id}/scene`) : null;
+  rank ??= query.found ? 0 : -1;
+  await loadScene(query, rank);
   if (state.opening !== id) return;
-  state.query = query;
-  state.rank = rank ?? (query.found ? 0 : -1);
+  Object.assign(state, { query, rank });
   showQuery();
   remember();
   if (query.answer) goToAnswer();
   else if (isOpen(query)) follow(id);
   await listQueries();
+}
+
+// What is known in space of the answer or of another candidate.
+async function loadScene(query, rank) {
+  query.scenes ??= new Map();
+  const other = query.answer?.found ? rank - 1 : rank; // among the alternatives
+  if (!query.answer?.place || query.scenes.has(rank) || (other >= 0 && !query.answer.alternatives[other]?.place)) return;
+  query.scenes.set(rank, await call("GET", `/queries/${query.id}/scene${other >= 0 ? `?candidate=${other}` : ""}`));
 }
 
 function follow(id) {
@@ -264,7 +272,10 @@ async function removeVideo(video) {
 }
 
 async function notThisOne() {
-  state.rank = (state.rank + 1) % candidates(state.query.answer).length;
+  const { query } = state, rank = (state.rank + 1) % candidates(query.answer).length;
+  await loadScene(query, rank);
+  if (state.query !== query) return;
+  state.rank = rank;
   showQuery();
   remember();
   goToAnswer();
