@@ -2,13 +2,13 @@
 
     python benchmarks/place_honesty.py --hololens DIR --ego DIR [--cache DIR] [--verbose]
 
---hololens: the walk of `place_real.py` with true poses and seven labelled objects, cut into clips of 60 frames
-(12 s): standing, turning, walking. An answer is right when it is off by no more than its stated uncertainty,
-plus that of the labels.
---ego: head-worn clips at 5 frames a second with hand-made boxes (`annotations.json`, `videos/`, and the spans of
-their uncut parts in `README.md`): hands at work, little walking, no truth in space. There the place comes from
-the first 60 % of a track, and is right when the boxes of the rest show it there: its image lies within half a
-box diagonal of their centres, or within its uncertainty.
+--hololens: the walk of `place_real.py` with true poses and seven labelled objects, cut into clips of 60
+frames (12 s): standing, turning, walking. An answer is right when it is off by no more than its stated
+uncertainty, plus that of the labels.
+--ego: head-worn clips at 5 frames a second with hand-made boxes (`annotations.json`, `videos/`, and the spans
+of their uncut parts in `README.md`): hands at work, little walking, no truth in space. There the place comes
+from the first 60 % of a track, and is right when the boxes of the rest show it there: its image lies within
+half a box diagonal of their centres, or within its uncertainty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from place_real import FRAMES_PER_S, our_box
 from scipy.spatial.transform import Rotation
 
 from egohieraloc.config import SfmConfig
@@ -32,6 +31,7 @@ from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.geometry.sfm_process import reconstruct
 from egohieraloc.images import read_image
 from egohieraloc.types import Box, Floats, Frame, FramePrediction, Localization3D, NotLocalized
+from place_real import FRAMES_PER_S, our_box
 
 CLIP_FRAMES, CLIP_STEP, MIN_TRACK = 60, 40, 5
 LABEL_ERROR_M = 0.1  # of the labelled centres, at most

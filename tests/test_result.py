@@ -188,7 +188,7 @@ def test_a_new_answer_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -
     made_result(track=NotFound("gone"), cameras=None).save(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["query.png", "result.json"]
     (tmp_path / "result.json").write_text("{}")
-    with pytest.raises(OutputError, match="has other files in it, such as query.png"):
+    with pytest.raises(OutputError, match=r"has other files in it, such as query\.png"):
         made_result().save(tmp_path)
 
 

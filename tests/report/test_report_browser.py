@@ -51,7 +51,8 @@ def test_shows_the_answer(open_page: Open) -> None:
     assert page.locator("#viewer rect.mark").count() == 1
     assert "level 1" in page.inner_text("#query-facts")
     assert page.inner_text("#scene-words") == (
-        "From the camera at the query time it is 2.2 m (± 0.6 m), in front of you, to your left and below. 12 of 12 frames have a pose."
+        "From the camera at the query time it is 2.2 m (± 0.6 m), in front of you, to your left and below. "
+        "12 of 12 frames have a pose."
     )
     assert page.locator("#views tbody tr").count() == 3
     assert page.locator("#intervals button").all_inner_texts() == [

@@ -1,4 +1,4 @@
-"""What a user of the page expects, in a real browser: photos with boxes, boxes that move, masks, names, files."""
+"""What a user of the page expects, in a real browser: boxes on photos, boxes that move, masks, names, files."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ def read_query(
     if image is not None:
         if at is not None and region is None:
             raise QueryError(
-                "--at without --box does nothing to an image of the object alone. To take the query from the "
-                "video, give --at and --box without --query; to say when a frame was seen, give its --box too."
+                "--at without --box does nothing to an image of the object alone. To take the query from "
+                "the video, give --at and --box without --query; for a frame's own time, give its --box too."
             )
         return Query.from_image(image, box=region, mask=mask, seen_at_s=at)
     if at is None or region is None:

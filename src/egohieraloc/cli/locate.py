@@ -107,8 +107,7 @@ def locate(
         if not result.found:
             print(*HINTS, sep="\n")
         if out is not None:
-            print(
-                f"Results are in {out}{'' if result.found else ' (no overlay.mp4: there is no track to draw)'}."
-            )
+            without = "" if result.found else " (no overlay.mp4: there is no track to draw)"
+            print(f"Results are in {out}{without}.")
     if not result.found:
         raise typer.Exit(NOT_FOUND)

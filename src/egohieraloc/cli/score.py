@@ -151,7 +151,8 @@ def compare(
     show(tables.difference_table(f"{benchmark.value}, {resamples} resamples", differences))
     if num_queries < FEW_QUERIES:
         typer.echo(
-            f"Only {num_queries} queries: below {FEW_QUERIES} the intervals are too narrow and the p-values too small."
+            f"Only {num_queries} queries: below {FEW_QUERIES} the intervals are too narrow and the p-values "
+            "too small."
         )
     if json is not None:
         about = {**_about(benchmark.value, annotations, first), "compared_with": str(second), "seed": seed}

@@ -133,7 +133,10 @@ class Vq3dAnswers(ClipAnswers):
             return PlaceAnswer(key, None, reason=there.reason)
         gap_s = abs(there.query_frame / visual.fps - query_time_s)
         if gap_s > self.place.max_pose_gap_s:  # the point in the scan is still an answer
-            reason = f"no frame within {self.place.max_pose_gap_s:g} s of the query time ({query_time_s:.1f} s) has a pose"
+            reason = (
+                f"no frame within {self.place.max_pose_gap_s:g} s of the query time ({query_time_s:.1f} s) "
+                "has a camera pose"
+            )
             return PlaceAnswer(key, there.point_world, reason=reason)
         pose = np.vstack([world.poses[there.query_frame].cam_from_world, [0.0, 0.0, 0.0, 1.0]])
         return PlaceAnswer(key, there.point_world, there.displacement, pose)

@@ -1,4 +1,4 @@
-"""When a place in space may be wrong: the object moved against the scene, or the views do not fix its distance.
+"""When a place in space may be wrong: the object moved against the scene, or views do not fix its distance.
 
 The scene is taken to stand still. An object in a hand does not: its rays meet nowhere, or where it never was.
 N is the number of views.

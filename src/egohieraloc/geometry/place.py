@@ -36,8 +36,8 @@ def place(
 
     `predictions` are the last appearance (of several appearances only the last is used: the object may have
     been moved in between). `depth` holds maps by frame number, in the unit of the reconstruction. The
-    displacement is seen from the posed frame nearest to `query_time_s`, which the answer names. An object that
-    moves against the scene is placed by its last view alone; `doubts` says so, and what else may be wrong.
+    displacement is seen from the posed frame nearest to `query_time_s`, which the answer names. An object
+    that moves against the scene is placed by its last views; `doubts` says so, and what else may be wrong.
     """
     config = config or PlaceConfig()
     counts = {"posed_frames": reconstruction.num_posed, "num_frames": len(reconstruction.frames)}
@@ -79,8 +79,8 @@ def _of_moving_object(
 ) -> tuple[FusedPoint | None, str]:
     """Where an object that moves against the scene was at the end, and what is to be said of it.
 
-    From the last view alone where it has a depth map of its own; else from the latest ones where they agree (it
-    was put down), or else from the last one again: somewhere between the camera and the scene.
+    From the last view alone where it has a depth map of its own; else from the latest ones where they agree
+    (it was put down), or else from the last one again: somewhere between the camera and the scene.
     """
     last, late = views[-1], latest(views)
     if last.frame_index in depth:

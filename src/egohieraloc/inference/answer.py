@@ -64,8 +64,8 @@ def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
         return Answer(answered, choice.curve, others, decoded)
     best = max(candidates, key=lambda t: t.score)
     reason = (
-        f"Nothing looks enough like it: the best guess, at {clock(best.end_s)}, has confidence {best.score:.2f}, "
-        f"an answer needs {calibration.threshold:.2f}."
+        f"Nothing looks enough like it: the best guess, at {clock(best.end_s)}, has confidence "
+        f"{best.score:.2f}, an answer needs {calibration.threshold:.2f}."
     )
     candidates = sorted(candidates, key=lambda t: t is not best)[: search.temporal.max_alternatives]
     return Answer(NotFound(reason, best.score), choice.curve, tuple(candidates), decoded)
