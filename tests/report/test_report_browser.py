@@ -13,7 +13,7 @@ import pytest
 
 from egohieraloc.query import Query
 from egohieraloc.types import Box, NotFound, NotLocalized, QueryMask, ResponseTrack
-from made_up import maps, prediction
+from made_up import maps, place, prediction
 
 Open = Callable[..., Any]
 
@@ -23,13 +23,16 @@ def open_page(browser: Any, page: Callable[..., str], tmp_path: Path) -> Iterato
     """Opens a report from disk; any message of the browser or request to a network fails the test."""
     trouble: list[str] = []
 
-    def opened(*, width: int = 1280, height: int = 900, dark: bool = False, **changes: Any) -> Any:
+    def opened(
+        *, width: int = 1280, height: int = 900, dark: bool = False, csp: bool = True, **changes: Any
+    ) -> Any:
         path = tmp_path / "report.html"
         path.write_text(page(**changes), encoding="utf-8")
         context = browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
             offline=True,
+            bypass_csp=not csp,
         )
         shown = context.new_page()
         shown.on("console", lambda message: trouble.append(message.text))
@@ -216,6 +219,32 @@ def test_without_the_video_boxes_are_shown_on_nothing(open_page: Open) -> None:
     assert page.locator("#film-card").is_hidden()
     page.click("#intervals button >> nth=0")
     assert "frame 9 " in page.inner_text("#moment")
+
+
+def test_nothing_found_is_a_grey_guess_with_advice(open_page: Open) -> None:
+    page = open_page(notes=(), track=NotFound("too weak", 0.1), place=None, cameras=None, maps=())
+    assert page.locator("#notes li").count() == 3
+    assert page.locator("#viewer rect.mark.guess").count() == 1
+    assert page.locator("#curve rect").count() == 0  # nothing is shaded
+    assert "best guess" in page.inner_text("#moment")
+    assert page.locator("#overlay-card").is_hidden()
+
+
+def test_doubts_stand_beside_the_place(open_page: Open) -> None:
+    page = open_page(place=replace(place(), doubts=("the camera path leaps at 0:01.0",)))
+    assert page.inner_text("#scene-doubts") == "Uncertain: the camera path leaps at 0:01.0."
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_no_serious_accessibility_finding(open_page: Open, dark: bool) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = open_page(dark=dark, csp=False)  # what axe brings is no part of the page
+    found = [
+        f"{each['id']}: {each['help']}: {[node['target'] for node in each['nodes']][:3]}"
+        for each in axe.run(page).response["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+    assert found == []
 
 
 def pixels(page: Any, uri: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a user of the page expects, in a real browser: boxes on photos, boxes that move, masks, names, files."""
+"""What users of the page expect, in a real browser: boxes on photos, boxes that move, masks, names, files."""
 
 from __future__ import annotations
 

@@ -68,7 +68,11 @@ def preview(
     return found
 
 
-@router.get("/queries/{query_id}/files/{name}", response_class=FileResponse)
+@router.get(
+    "/queries/{query_id}/files/{name}",
+    response_class=Response,
+    responses={200: {"content": {kind: {} for kind in FILES.values()}}},
+)
 def get_file(
     query_id: str, name: Literal["report.html", "overlay.mp4", "result.json"], server: ThisServer
 ) -> Response:
