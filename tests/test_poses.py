@@ -44,7 +44,7 @@ def test_reading_can_be_stopped(tmp_path: Path) -> None:
 
 
 def test_another_query_time_finds_the_same_poses() -> None:
-    """All samples of the video get one, whatever was searched; frames chosen by hand are taken as they are."""
+    """All samples of the video get one, whatever was searched; frames chosen by hand are taken as given."""
 
     class Sampled(Video):
         def sample_indices(self, fps: float) -> Any:

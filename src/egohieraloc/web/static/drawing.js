@@ -93,7 +93,9 @@ export class Drawing {
     const by = [at[0] - from[0], at[1] - from[1]];
     if (sides.every(Boolean)) return shifted(before, by, width, height);
     const [x1, y1, x2, y2] = before.map((value, i) => value + (sides[i] ? by[i % 2] : 0));
-    return inside(between([x1, y1], [x2, y2]), width, height);
+    const box = inside(between([x1, y1], [x2, y2]), width, height);
+    const [sx, sy] = this.scale();
+    return (box[2] - box[0]) * sx < MIN_DRAWN_PX || (box[3] - box[1]) * sy < MIN_DRAWN_PX ? this.box : box;
   }
 
   key(event) {
