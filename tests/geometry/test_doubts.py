@@ -149,6 +149,17 @@ def test_a_camera_that_stands_still_does_not_know_distances() -> None:
     assert any("hardly moved" in doubt for doubt in answer.doubts)
 
 
+def test_a_lens_that_nobody_wears_is_told() -> None:
+    """What turns on the spot explains the same images with any focal length."""
+    world, target = path(), np.tile([1.0, 0.2, 3.0], (20, 1))
+    narrow = replace(world, camera=Camera("PINHOLE", 640, 480, (1000.0, 1000.0, 320.0, 240.0)))
+    answer = place(seen(world, target), narrow, query_time_s=3.0)
+    assert isinstance(answer, Localization3D)
+    assert any("measured as 35 degrees wide" in doubt for doubt in answer.doubts)
+    given = place(seen(world, target), replace(narrow, points=SparsePoints()), query_time_s=3.0)
+    assert not any("lens" in doubt for doubt in getattr(given, "doubts", ()))  # a user's own cameras
+
+
 def test_parallax_is_the_largest_angle() -> None:
     assert parallax_deg(np.zeros(3), np.array([[0, 0, 1.0], [1, 0, 1], [0, 0, 5]])) == pytest.approx(45)
 

@@ -19,6 +19,7 @@ from egohieraloc.types import DEVIATIONS_95, Floats, ViewEvidence
 # Of a box's diagonal: how far the point's image may lie from the box's centre, in the median of the views.
 # Centres of boxes on resting objects are off by a tenth of it.
 MAX_MISS = 0.35
+MAX_FOCAL = 1.2  # in image widths, a field of 45 degrees: what turns more than it moves may measure any
 MIN_POSED = 0.5  # of the frames between the object and the query time
 MIN_PARALLAX_DEG = 2.0  # between the cameras that see the object: below it distances are guesses
 MAX_UNCERTAINTY = 0.5  # of the distance from where it was seen
@@ -75,6 +76,10 @@ def doubts_of(
     between = [frame.pose is not None for frame in reconstruction.frames if first_s <= frame.time_s <= last_s]
     if sum(between) < MIN_POSED * len(between):
         found.append(f"only {sum(between)} of the {len(between)} frames since then have a camera pose")
+    lens = reconstruction.camera
+    if len(reconstruction.points.xyz_world) and lens.focal[0] / lens.width > MAX_FOCAL:
+        field_deg = 2 * np.degrees(np.arctan(lens.width / 2 / lens.focal[0]))
+        found.append(f"the lens was measured as {field_deg:.0f} degrees wide, less than any worn camera has")
     crossed = [clock(at_s) for at_s in leaps(reconstruction) if first_s < at_s <= last_s]
     if crossed:
         found.append(f"the camera path leaps at {', '.join(crossed[:3])}")
