@@ -134,7 +134,7 @@ def judged_by_truth(
     if isinstance(answer, NotLocalized) or isinstance(found, NotLocalized):
         return Verdict(name, "none", False, answer.reason if isinstance(answer, NotLocalized) else "")
     metres = scale(found, truth)
-    true = truth[answer.query_frame].to_cam(np.array(instance["center_world"]))[0]
+    true = truth[answer.query_frame].to_cam(np.array(instance["center_world"]))
     error_m = float(np.linalg.norm(metres * answer.displacement - true))
     stated_m = metres * answer.uncertainty
     kind = "right" if error_m <= stated_m + LABEL_ERROR_M else "wrong"

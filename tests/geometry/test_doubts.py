@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.check import MatchedPair, contradicted, drop_unreliable_poses, leaps
+from egohieraloc.geometry.check import MatchedPair, contradicted, drop_unreliable_poses, leaps, weak_links
 from egohieraloc.geometry.doubts import parallax_deg
 from egohieraloc.geometry.place import place
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
@@ -158,6 +158,19 @@ def test_a_lens_that_nobody_wears_is_told() -> None:
     assert any("measured as 35 degrees wide" in doubt for doubt in answer.doubts)
     given = place(seen(world, target), replace(narrow, points=SparsePoints()), query_time_s=3.0)
     assert not any("lens" in doubt for doubt in getattr(given, "doubts", ()))  # a user's own cameras
+
+
+def test_a_path_that_hangs_by_few_points_is_told() -> None:
+    world, target = path(), np.tile([1.0, 0.2, 3.0], (10, 1))
+    assert weak_links(world) == []
+    points = world.points
+    kept = (points.frame < 15) == (points.point < 90)  # the second half sees other points
+    cut = replace(
+        world,
+        points=SparsePoints(points.xyz_world, points.frame[kept], points.point[kept], points.pixel[kept]),
+    )
+    assert weak_links(cut) == [pytest.approx(3.0)]
+    assert "the camera path hangs by few points at 0:03.0" in asked(cut, seen(world, target)).doubts
 
 
 def test_parallax_is_the_largest_angle() -> None:

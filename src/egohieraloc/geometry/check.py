@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +106,20 @@ def leaps(reconstruction: Reconstruction) -> list[float]:
     usual = np.array([np.median(speed[near]) for near in around])
     sudden = (speed > LEAP_RATIO * usual) & (speed > LEAP_RATIO_SPEED)
     return [float(s) for s in time_s[1:][(speed > LEAP_SPEED) | sudden]]
+
+
+def weak_links(reconstruction: Reconstruction) -> list[float]:
+    """The moments, in seconds, at which a frame shares fewer than MIN_SHARED_POINTS with the posed one before
+    it: its place then hangs on other times alone. None where the map's observations are not known."""
+    frames = [frame for frame in reconstruction.frames if frame.pose is not None]
+    if not len(reconstruction.points.frame):
+        return []
+    return [
+        after.time_s
+        for before, after in pairwise(frames)
+        if len(np.intersect1d(*(reconstruction.observed_in(f.index)[0] for f in (before, after))))
+        < MIN_SHARED_POINTS
+    ]
 
 
 def _scene_depths(reconstruction: Reconstruction, indices: list[int], centers: Floats) -> Floats:

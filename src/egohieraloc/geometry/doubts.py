@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from egohieraloc.clock import clock
-from egohieraloc.geometry.check import leaps
+from egohieraloc.geometry.check import leaps, weak_links
 from egohieraloc.geometry.gsjc import FusedPoint, ObjectView
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.types import DEVIATIONS_95, Floats, ViewEvidence
@@ -83,6 +83,9 @@ def doubts_of(
     crossed = [clock(at_s) for at_s in leaps(reconstruction) if first_s < at_s <= last_s]
     if crossed:
         found.append(f"the camera path leaps at {', '.join(crossed[:3])}")
+    weak = [clock(at_s) for at_s in weak_links(reconstruction) if first_s < at_s <= last_s]
+    if weak:
+        found.append(f"the camera path hangs by few points at {', '.join(weak[:3])}")
     if reconstruction.unit == "sfm" and parallax_deg(fused.point_world, centers) < MIN_PARALLAX_DEG:
         found.append("you hardly moved while it was in sight, so its distance is a guess")
     elif radius > MAX_UNCERTAINTY * distance:

@@ -337,7 +337,8 @@ def _neighbour_matches(folder: Path, job: SfmJob) -> list[MatchedPair]:
 
     found = []
     with pycolmap.Database.open(folder / "database.db") as database:
-        numbers = [database.read_image_with_name(job.name(i)).image_id for i in range(len(job.frame_index))]
+        images: list[Any] = [database.read_image_with_name(job.name(i)) for i in range(len(job.frame_index))]
+        numbers = [image.image_id for image in images]
         pixels = [np.asarray(database.read_keypoints(number), np.float64)[:, :2] for number in numbers]
         for i, j in sequential_pairs(len(numbers), _CHECKED_NEIGHBOURS):
             if not database.exists_two_view_geometry(numbers[i], numbers[j]):
