@@ -94,7 +94,8 @@ def report(name: str, verdicts: Sequence[Verdict]) -> None:
     print(
         f"{name}: {len(verdicts)} questions; right {counts['right', False]}, "
         f"right but flagged {counts['right', True]}, wrong and flagged {counts['wrong', True]}, "
-        f"wrong without a word {counts['wrong', False]}, no place {counts['none', False]}"
+        f"wrong without a word {counts['wrong', False]}, no place {counts['none', False]}, "
+        f"flagged and without a later box {counts['none', True]}"
     )
 
 
