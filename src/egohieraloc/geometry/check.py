@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from egohieraloc.config import SfmConfig
 from egohieraloc.geometry.reconstruction import Reconstruction, SparsePoints
-from egohieraloc.types import Floats
+from egohieraloc.types import Floats, Ints
 
 MIN_SHARED_POINTS = 20  # two frames with fewer common points are not connected
 MIN_CONSISTENT = 0.5  # of the matches of two frames, on the epipolar lines of their poses
@@ -114,11 +114,14 @@ def weak_links(reconstruction: Reconstruction) -> list[float]:
     frames = [frame for frame in reconstruction.frames if frame.pose is not None]
     if not len(reconstruction.points.frame):
         return []
+
+    def seen(index: int) -> Ints:
+        return reconstruction.observed_in(index)[0]
+
     return [
         after.time_s
         for before, after in pairwise(frames)
-        if len(np.intersect1d(*(reconstruction.observed_in(f.index)[0] for f in (before, after))))
-        < MIN_SHARED_POINTS
+        if np.isin(seen(after.index), seen(before.index)).sum() < MIN_SHARED_POINTS
     ]
 
 
