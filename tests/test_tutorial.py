@@ -52,6 +52,7 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_walk(at_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """All but the page, which other tests open, and the camera path, which takes a minute."""
     quick = [step for step in blocks("tutorial.md") if "--3d" not in step[1] and "serve" not in step[1]]
