@@ -23,12 +23,14 @@ from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.geometry.reference import PosedImages, Reference, to_metres
 from egohieraloc.inference import tracker
 from egohieraloc.inference.answer import answer, maps_of
+from egohieraloc.inference.chunks import all_chunks, sparse_chunks
 from egohieraloc.inference.complete import completed
-from egohieraloc.inference.encoded import EncodedVideo, encode_video
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.live import LiveVideo
 from egohieraloc.inference.predict import Predictor
+from egohieraloc.inference.reading import Reading
 from egohieraloc.inference.search import QuerySearch
-from egohieraloc.inference.store import FeatureStore, default_cache, trim_cache
+from egohieraloc.inference.store import FeatureStore, default_cache
 from egohieraloc.models.query_mask import MaskProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
 from egohieraloc.poses import camera_poses
@@ -44,8 +46,10 @@ from egohieraloc.types import (
     NotLocalized,
     ResponseTrack,
     Rgb,
+    SampledVideo,
 )
 from egohieraloc.versions import versions
+from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 DepthSource = Callable[[Sequence[int]], Mapping[int, DepthMap]]  # frame numbers to maps, where there are any
@@ -120,22 +124,35 @@ class Localizer:
         *,
         indices: Ints | None = None,
         until_s: float | None = None,
+        dense: bool = False,
         progress: Progress = no_progress,
     ) -> EncodedVideo:
         """Bring what is known of a video up to date; a second call finds everything there.
 
-        indices: numbers of the frames to know, instead of those sampled at `search.fps`.
+        indices: numbers of the frames to know, instead of those sampled at `search.fps`;
+        dense: read every sample now. Else every second one is, and the others where a question needs them:
+        the answer is the same.
         """
         sampled = video.sampled(self.config.search.fps, indices=indices)
         name = f"{video.content_hash} {self.weights.features_fingerprint}".encode()
         key = hashlib.blake2b(name + sampled.frame_index.tobytes(), digest_size=12).hexdigest()
-        store = FeatureStore.of(self.cache, key)
-        encoded = encode_video(video, sampled, self.predictor, store, until_s=until_s, progress=progress)
-        trim_cache(self.cache, keep=store.folder)
+        encoded = self._stored(sampled, key, video).until(until_s)
+        count = len(encoded)
+        encoded.fill(all_chunks(count) if dense else sparse_chunks(count), progress=progress)
         return encoded
 
+    def reopen(self, sampled: SampledVideo, key: str) -> EncodedVideo:
+        """A video that was encoded before, by its samples and the `key` of its store. The video itself is
+        opened only where its features were thrown out."""
+        return self._stored(sampled, key)
+
+    def _stored(self, sampled: SampledVideo, key: str, video: Video | None = None) -> EncodedVideo:
+        letterbox = Letterbox(sampled.info.width, sampled.info.height, self.predictor.config.input_size)
+        reading = Reading(sampled, letterbox, self.predictor, video)
+        return EncodedVideo(sampled, letterbox, FeatureStore.of(self.cache, key), reading)
+
     def ask(self, query: Query, encoded: EncodedVideo, *, progress: Progress = no_progress) -> Result:
-        """Answer from stored features: no frame is decoded or encoded."""
+        """Answer from stored features; frames are decoded and encoded only where there are none yet."""
         search = QuerySearch(
             query=self.predictor.prepare(query),
             video=encoded,

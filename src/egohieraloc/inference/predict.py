@@ -22,7 +22,7 @@ from egohieraloc.models.qam import QamState
 from egohieraloc.models.query_mask import MaskProvider, fallback_level
 from egohieraloc.models.weights import Weights
 from egohieraloc.query import Query
-from egohieraloc.types import Box, Bytes, Floats, Ints, QueryMask, Rgb
+from egohieraloc.types import Box, Bytes, QueryMask, Rgb
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,12 +94,12 @@ class Predictor:
         with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16):
             yield
 
-    def encode(self, canvases: Sequence[Rgb], frame_index: Ints, time_s: Floats) -> PackedFeatures:
+    def encode(self, canvases: Sequence[Rgb]) -> PackedFeatures:
         """Features of letterboxed images (S, S, 3)."""
         pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float() / 255
         with self._running():
             features = self.network.encode_frames(pixels.contiguous(memory_format=torch.channels_last))
-            return pack(features, frame_index, time_s)
+            return pack(features)
 
     def prepare(self, query: Query) -> PreparedQuery:
         """Encode the query, find its foreground, decide the fallback level, build the template."""

@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d
 
 from egohieraloc.config import SearchConfig, TemporalConfig
+from egohieraloc.inference.chunks import chunks_with, samples_of, sparse_chunks
 from egohieraloc.inference.encoded import EncodedVideo, runs
 from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats
+
+LOOK_CHUNKS = 4  # looked at in one go
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,16 +30,24 @@ class QuerySearch:
     progress: Progress = no_progress
 
     def coarse_scores(self) -> Floats:
-        """Coarse scores (N,) of all samples, in logits, from the stored descriptors alone."""
-        scores = [np.zeros(0, np.float32)]
-        for number in range(self.video.num_chunks):
-            scores.append(self.predictor.coarse(self.query, *self.video.descriptors(number)))
-            self.progress("look", number + 1, self.video.num_chunks)
-        return np.concatenate(scores)[: len(self.video)].astype(np.float64)
+        """Coarse scores (N,) of all samples, in logits, from descriptors alone.
+
+        Every second sample is looked at; one between them gets the higher score of its neighbours.
+        """
+        count, scores = len(self.video), np.full(len(self.video), -np.inf)
+        numbers = sparse_chunks(count)
+        self.video.fill(numbers, progress=self.progress)
+        for start in range(0, len(numbers), LOOK_CHUNKS):
+            some = numbers[start : start + LOOK_CHUNKS]
+            samples = [sample for number in some for sample in samples_of(number, count)]
+            scores[samples] = self.predictor.coarse(self.query, *self.video.descriptors(some))
+            self.progress("look", start + len(some), len(numbers))
+        return between(scores)
 
     def decode(self, coarse: Floats) -> dict[int, Decoded]:
         """Decode the samples that may matter, by sample number; the state runs through each stretch."""
         chosen = promising(coarse, self.config)
+        self.video.fill(chunks_with(np.flatnonzero(chosen).tolist()), progress=self.progress)
         decoded: dict[int, Decoded] = {}
         done = 0
         for stretch in runs(np.flatnonzero(chosen).tolist()):
@@ -52,6 +63,14 @@ class QuerySearch:
                 done += len(packed)
                 self.progress("decode", done, int(chosen.sum()))
         return decoded
+
+
+def between(scores: Floats) -> Floats:
+    """Scores (N,) where those of odd samples are the higher one of their neighbours'."""
+    filled = scores.copy()
+    after = np.append(scores[2::2], -np.inf)[: len(scores) // 2]
+    filled[1::2] = np.maximum(scores[:-1:2], after)
+    return filled
 
 
 def promising(coarse: Floats, config: SearchConfig) -> NDArray[np.bool_]:
