@@ -147,6 +147,7 @@ class SearchConfig:
 
     fps: float | None = 5.0  # samples a second; None takes every frame
     stride: int = 1  # k-frame skipping: decode every k-th sample, interpolate the boxes between
+    shortlist: int = 64  # stretches of 16 samples looked at; in longer videos the memory chooses; 0: all
     coarse_margin: float = 2.0  # logits below the best coarse score that are still decoded
     coarse_neighbours: int = 3  # samples beside them that are decoded too
     max_decoded: int = 200  # at most so many samples and their neighbours; 0 decodes without limit
@@ -154,10 +155,11 @@ class SearchConfig:
     def __post_init__(self) -> None:
         if self.stride < 1:
             raise ValueError(f"stride must be at least 1, got {self.stride}")
-        if not (self.coarse_margin >= 0 and self.coarse_neighbours >= 0 and self.max_decoded >= 0):
+        amounts = (self.coarse_margin, self.coarse_neighbours, self.max_decoded, self.shortlist)
+        if not all(amount >= 0 for amount in amounts):
             raise ValueError(
-                "coarse_margin, coarse_neighbours and max_decoded must not be negative, got "
-                f"{self.coarse_margin}, {self.coarse_neighbours}, {self.max_decoded}"
+                "coarse_margin, coarse_neighbours, max_decoded and shortlist must not be negative, got "
+                f"{', '.join(map(str, amounts))}"
             )
 
 

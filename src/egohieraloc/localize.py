@@ -23,12 +23,13 @@ from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.geometry.reference import PosedImages, Reference, to_metres
 from egohieraloc.inference import tracker
 from egohieraloc.inference.answer import answer, maps_of
-from egohieraloc.inference.chunks import all_chunks, sparse_chunks
+from egohieraloc.inference.chunks import all_chunks
 from egohieraloc.inference.complete import completed
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.live import LiveVideo
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.reading import Reading
+from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.search import QuerySearch
 from egohieraloc.inference.store import FeatureStore, default_cache
 from egohieraloc.models.query_mask import MaskProvider
@@ -137,8 +138,9 @@ class Localizer:
         name = f"{video.content_hash} {self.weights.features_fingerprint}".encode()
         key = hashlib.blake2b(name + sampled.frame_index.tobytes(), digest_size=12).hexdigest()
         encoded = self._stored(sampled, key, video).until(until_s)
-        count = len(encoded)
-        encoded.fill(all_chunks(count) if dense else sparse_chunks(count), progress=progress)
+        if dense:
+            encoded.fill(all_chunks(len(encoded)), progress=progress)
+        encoded.remember(progress=progress)
         return encoded
 
     def reopen(self, sampled: SampledVideo, key: str) -> EncodedVideo:
@@ -149,7 +151,8 @@ class Localizer:
     def _stored(self, sampled: SampledVideo, key: str, video: Video | None = None) -> EncodedVideo:
         letterbox = Letterbox(sampled.info.width, sampled.info.height, self.predictor.config.input_size)
         reading = Reading(sampled, letterbox, self.predictor, video)
-        return EncodedVideo(sampled, letterbox, FeatureStore.of(self.cache, key), reading)
+        store, memory = FeatureStore.of(self.cache, key), RegionMemory.of(self.cache, key)
+        return EncodedVideo(sampled, letterbox, store, reading, memory)
 
     def ask(self, query: Query, encoded: EncodedVideo, *, progress: Progress = no_progress) -> Result:
         """Answer from stored features; frames are decoded and encoded only where there are none yet."""

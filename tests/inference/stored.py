@@ -97,6 +97,11 @@ class NumberReader:
     def coarse(self, query: object, match: NDArray[np.int8], scale: NDArray) -> NDArray[np.float32]:
         return match[:, 0, 0, 0].astype(np.float32)
 
+    coarse_gain = 1.0
+
+    def tokens(self, query: object) -> NDArray[np.float32]:
+        return np.ones((1, 1), np.float32)
+
     def start(self, query: object) -> int:
         return 0
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from stored import NumberReader, numbered_folder, packed, reading_of, search_over
 
 from egohieraloc.config import SearchConfig
@@ -105,6 +108,51 @@ def test_coarse_scores_end_with_the_question(tmp_path: Path) -> None:
             encoded.until(time_s)
     assert len(encoded.until(0.0)) == 0
     assert len(whole.until(None)) == 3 * STRETCH
+
+
+@dataclass
+class Known:
+    """A memory that knows how similar each stretch is."""
+
+    values: list[float]
+
+    def similarity(self, prototypes: object, numbers: Sequence[int]) -> NDArray[np.float32]:
+        return np.array([self.values[number // 2] for number in numbers], np.float32)
+
+
+def looked_at(
+    tmp_path: Path, similarity: list[float], shortlist: int, margin: float = 2.0
+) -> tuple[list[int], NDArray[np.float64]]:
+    """The stretches that are looked at, and the scores; sample i has the value i."""
+    count = len(similarity) * STRETCH
+    encoded = replace(encoded_values(tmp_path, list(range(count))), memory=Known(similarity))  # type: ignore[arg-type]
+    config = SearchConfig(shortlist=shortlist, coarse_margin=margin)
+    search = search_over(encoded, NumberReader.make(), config=config)
+    scores = search.coarse_scores()
+    return [number // 2 for number in search.shortlist()], scores
+
+
+def test_the_shortlist_is_the_best_and_the_latest_near_it(tmp_path: Path) -> None:
+    similarity = [0.0, 9.0, 1.0, 8.0, 7.5, 2.0]
+    places, scores = looked_at(tmp_path, similarity, 2)
+    assert places == [1, 4]
+    known = np.flatnonzero(np.isfinite(scores)).tolist()
+    assert known == [*range(15, 32), *range(63, 80)]  # and the sample between two stretches
+    everywhere = looked_at(tmp_path, similarity, 0)[1]
+    np.testing.assert_array_equal(scores[16:31], everywhere[16:31])
+    assert looked_at(tmp_path, similarity, 2, margin=0.5)[0] == [1]
+
+
+@pytest.mark.parametrize("shortlist", [0, 6, 7])
+def test_a_shortlist_without_end_is_everything(tmp_path: Path, shortlist: int) -> None:
+    places, scores = looked_at(tmp_path, [0.0, 9, 1, 8, 7.5, 2], shortlist)
+    assert places == list(range(6))
+    assert scores[::2].tolist() == list(range(0, 6 * STRETCH, 2))
+
+
+def test_what_is_not_remembered_is_looked_at(tmp_path: Path) -> None:
+    assert looked_at(tmp_path, [np.nan, 9.0, 1.0, np.nan, 0.0], 2)[0] == [0, 1, 3]
+    assert looked_at(tmp_path, [np.nan] * 5, 2)[0] == list(range(5))
 
 
 def test_asking_before_the_first_frame(tmp_path: Path) -> None:

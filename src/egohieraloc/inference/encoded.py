@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,9 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.errors import VideoError
-from egohieraloc.inference.chunks import STRETCH, all_chunks, chunk_of, chunks_with, place_of, samples_of
+from egohieraloc.inference.chunks import (
+    PHASES,
+    STRETCH,
+    all_chunks,
+    chunk_of,
+    chunks_with,
+    place_of,
+    samples_of,
+    sparse_chunks,
+)
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.reading import Reading
+from egohieraloc.inference.regions import RegionMemory, codebook
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats, Ints, SampledVideo, VideoInfo, VideoSource
@@ -28,6 +38,7 @@ class EncodedVideo:
     letterbox: Letterbox  # from frames to the network's canvas
     store: FeatureStore
     reading: Reading | None = None  # makes features; None: what is not in the store is lost
+    memory: RegionMemory | None = None  # where to look; None: everywhere
 
     def __len__(self) -> int:
         return len(self.video)
@@ -54,15 +65,24 @@ class EncodedVideo:
         video = self.video.first(int(np.count_nonzero(self.time_s < end_s)))
         return replace(self, video=replace(video, until_s=time_s))
 
+    def remember(self, *, progress: Progress = no_progress) -> None:
+        """Make those sparse chunks that are not in the memory; their features may have been thrown out."""
+        has = self.store.has if self.memory is None else self.memory.has
+        self._fill(sparse_chunks(len(self)), has, progress)
+
     def fill(self, numbers: Iterable[int], *, progress: Progress = no_progress) -> None:
         """Make those chunks that are not in the store, reading the video once."""
-        numbers = sorted(numbers)
-        missing = [number for number in numbers if not self.store.has(number)]
+        self._fill(sorted(numbers), self.store.has, progress)
+
+    def _fill(self, numbers: Sequence[int], has: Callable[[int], bool], progress: Progress) -> None:
+        missing = [number for number in numbers if not has(number)]
         total = sum(map(self._size, numbers))
         done = total - sum(map(self._size, missing))
         for _, packed in self._made(missing):
             done += len(packed)
             progress("encode", done, total)
+        if missing and self.memory is not None:
+            self.memory.flush()
 
     def chunk(self, number: int) -> PackedFeatures:
         """The features of a chunk's samples: see chunks.py."""
@@ -104,6 +124,8 @@ class EncodedVideo:
             raise VideoError(f"Features in {self.store.folder} are damaged or gone. Read the video again.")
         for number, packed in self.reading.chunks(numbers):
             self.store.write(number, packed)
+            if self.memory is not None and number % PHASES == 0 and not self.memory.has(number):
+                self.memory.add(number, codebook(packed.match))
             yield number, packed
 
     def _size(self, number: int) -> int:
@@ -116,18 +138,24 @@ def store_features(packed: PackedFeatures, folder: Path, *, canvas: int, fps: fl
 
     Its frames are the network's canvas, `canvas` pixels wide and high.
     """
-    store, count = FeatureStore(folder), len(packed)
-    write_features(packed, store)
+    store, memory, count = FeatureStore(folder), RegionMemory(folder / "memory"), len(packed)
+    write_features(packed, store, memory)
     info = VideoInfo(canvas, canvas, Fraction(fps).limit_denominator(1000), count)
     sampled = SampledVideo(VideoSource(str(folder)), info, fps, np.arange(count), np.arange(count) / fps)
-    return EncodedVideo(sampled, Letterbox(canvas, canvas, canvas), store)
+    return EncodedVideo(sampled, Letterbox(canvas, canvas, canvas), store, memory=memory)
 
 
-def write_features(packed: PackedFeatures, store: FeatureStore, *, start: int = 0) -> None:
-    """Put consecutive samples into a store, the first being sample `start`, the first of a stretch."""
+def write_features(
+    packed: PackedFeatures, store: FeatureStore, memory: RegionMemory | None = None, *, start: int = 0
+) -> None:
+    """Put consecutive samples into a store, and a memory where given; the first one, sample `start`, begins a
+    stretch."""
     for number in all_chunks(len(packed)):
         chosen = samples_of(number, len(packed))
-        store.write(chunk_of(start) + number, packed[chosen.start : chosen.stop : chosen.step])
+        chunk = packed[chosen.start : chosen.stop : chosen.step]
+        store.write(chunk_of(start) + number, chunk)
+        if memory is not None and number % PHASES == 0:
+            memory.add(chunk_of(start) + number, codebook(chunk.match))
 
 
 def runs(numbers: Iterable[int]) -> list[list[int]]:

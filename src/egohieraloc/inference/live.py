@@ -19,6 +19,7 @@ from egohieraloc.inference.chunks import STRETCH
 from egohieraloc.inference.encoded import EncodedVideo, write_features
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Predictor
+from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.types import Rgb, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.folder import TIMES
@@ -39,6 +40,7 @@ class LiveVideo:
         self._frames = Path(self._folder.name) / "frames"
         self._frames.mkdir()
         self._store = FeatureStore(Path(self._folder.name) / "features")
+        self._memory = RegionMemory(Path(self._folder.name) / "memory")
         self._open: list[PackedFeatures] = []  # the stretch that is not full yet
         self._times: list[float] = []
         self._letterbox: Letterbox | None = None
@@ -56,7 +58,8 @@ class LiveVideo:
         write_image(self._frames / f"{number:07d}.jpg", rgb)
         stretch = [*self._open, packed]
         if len(stretch) == STRETCH:
-            write_features(PackedFeatures.cat(stretch), self._store, start=number + 1 - STRETCH)
+            start = number + 1 - STRETCH
+            write_features(PackedFeatures.cat(stretch), self._store, self._memory, start=start)
             stretch = []
         with (self._frames / TIMES).open("a", encoding="ascii") as file:
             file.write(f"{float(time_s)!r}\n")
@@ -79,7 +82,7 @@ class LiveVideo:
         info = VideoInfo(*self._letterbox.frame_size, fps, count)
         source = VideoSource(str(self._frames), float(fps))
         sampled = SampledVideo(source, info, float(fps), np.arange(count), times_s)
-        return EncodedVideo(sampled, self._letterbox, self._store)
+        return EncodedVideo(sampled, self._letterbox, self._store, memory=self._memory)
 
     def close(self) -> None:
         self._folder.cleanup()

@@ -145,6 +145,15 @@ class Predictor:
             cells = unpack_match(match, scale, self.device)
             return _numpy(self.network.coarse_logits(cells, query.template).float())
 
+    @property
+    def coarse_gain(self) -> float:
+        """Logits of a coarse score per unit of similarity."""
+        return float(self.network.coarse[0])
+
+    def tokens(self, query: SearchTemplate) -> NDArray[np.float32]:
+        """Descriptors (n, D) of the query's foreground."""
+        return _numpy(query.template.tokens[0, query.template.foreground[0] > 0].float())
+
     def start(self, query: SearchTemplate) -> QamState:
         with torch.inference_mode():
             return self.network.initial_state(query.template)
