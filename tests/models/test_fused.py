@@ -1,4 +1,4 @@
-"""The kernels do what `qam.py` does. Without CUDA, Triton's interpreter runs them: TRITON_INTERPRET=1 pytest."""
+"""The kernels do what `qam.py` does. Without CUDA, Triton's interpreter runs them (TRITON_INTERPRET=1)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Discriminative correlation filter in closed form (paper, Query-aware Module). Pure functions.
 
-B queries, T frames for each, D channels, h w the query patch, H W the frame. All maths in float32 at least, whatever comes in.
+B queries, T frames for each, D channels, h w the query patch, H W the frame. All maths in float32 at least.
 
 Departures from the paper: the filter is the joint multi-channel minimiser `X conj(Y) / (sum |X|^2 + lambda)`
 of the stated objective (the printed one has the conjugation the wrong way round and treats channels apart),

@@ -1,6 +1,6 @@
 """Triton kernels of the Query-aware Module for CUDA: one launch where `qam.py` needs hundreds.
 
-One program labels one frame; one program follows one run through its frames. Letters of shapes as in `qam.py`.
+One program labels one frame; one program follows one run through its frames. Shapes as in `qam.py`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def advance(
 
 
 @triton.jit
-def _components(mask, labels, height, width, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def _components(mask, labels, height, width, block: tl.constexpr):
     area = height * width
     cell = tl.arange(0, block)
     x, y = cell % width, cell // width
@@ -91,7 +91,7 @@ def _components(mask, labels, height, width, block: tl.constexpr):  # type: igno
 
 
 @triton.jit
-def _advance(  # type: ignore[no-untyped-def]
+def _advance(
     response,
     labels,
     scores,
@@ -160,6 +160,6 @@ def _advance(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _first_highest(values, cell):  # type: ignore[no-untyped-def]
+def _first_highest(values, cell):
     highest = tl.max(tl.max(values, 1), 0)
     return tl.min(tl.min(tl.where(values == highest, cell, 2147483647), 1), 0)
