@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from egohieraloc.documents import read_json
 from egohieraloc.errors import DataError, MissingExtraError, OutputError
 from egohieraloc.files import atomic_folder, write_json
 from egohieraloc.geometry.place import describe
@@ -246,10 +246,10 @@ def read_document(path: Path) -> ResultDocument:
     from egohieraloc.result_schema import FORMAT, VERSION, ResultDocument
 
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = read_json(path)
     except FileNotFoundError as error:
         raise DataError(f"There is no answer at {path}. Make one: `egohieraloc locate ... --out`.") from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"Cannot read {path}: {error}. {REMEDY}") from error
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise DataError(f"{path} is not an answer, or of an egohieraloc before its first release. {REMEDY}")
@@ -282,6 +282,6 @@ def answer_folder(folder: str | Path, *inputs: str | Path | None) -> AbstractCon
 
 def _is_answer(path: Path) -> bool:
     try:
-        return "curve" in json.loads(path.read_text(encoding="utf-8"))
+        return "curve" in read_json(path)
     except (OSError, ValueError, TypeError):
         return False

@@ -7,7 +7,6 @@ The folder holds `photos/` (`images_K.tar`, `masks_K.npz`) and `sprites/` (`*.ta
 from __future__ import annotations
 
 import io
-import json
 import math
 import tarfile
 import zlib
@@ -24,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from egohieraloc.documents import read_json
 from egohieraloc.errors import DataError
 from egohieraloc.types import Rgb
 
@@ -170,7 +170,7 @@ def _read_masks(path: Path) -> Iterator[tuple[str, NDArray[np.float32], NDArray[
 def _read_sprites(
     folder: Path, split: Split, limit: int | None, pool: ThreadPoolExecutor
 ) -> tuple[list[str], NDArray[np.uint8], NDArray[np.float32]]:
-    index = json.loads(_files(folder, "index.json")[0].read_text(encoding="utf-8"))["objects"]
+    index = read_json(_files(folder, "index.json")[0])["objects"]
     held_out = set(_files(folder, "heldout_objects.txt")[0].read_text(encoding="utf-8").split())
     pairs = _near_duplicates(folder)
     if split == "heldout":
