@@ -79,7 +79,7 @@ def test_size(tmp_path: Path) -> None:
     path.write_text("[" + "1," * 500 + "1]")
     with pytest.raises(ValueError, match=r"at most 0\.001 MB"):
         read_json(path, max_bytes=1000)
-    assert len(read_json(path, max_bytes=1002)) == 501
+    assert len(read_json(path, max_bytes=1003)) == 501
 
 
 BAD_TOML = {

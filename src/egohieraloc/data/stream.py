@@ -103,9 +103,8 @@ class _Text:
         if room <= 0:
             raise self.problem(f"has a value of more than {MAX_CHARACTERS / 1e6:.0f} million characters")
         try:
-            read = self.file.read(
-                min(room, MAX_CHARACTERS if everything else max(CHUNK_CHARACTERS, 3 * len(rest)))
-            )
+            wanted = room if everything else max(CHUNK_CHARACTERS, 3 * len(rest))
+            read = self.file.read(min(wanted, room))
         except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
             raise DataError(f"Cannot read {self.path}: {error}.") from error
         self.window, self.position = rest + read, 0
