@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from egohieraloc.documents import read_json
 from egohieraloc.errors import DataError, MissingExtraError, OutputError
-from egohieraloc.files import atomic_folder, write_json
+from egohieraloc.files import atomic_folder, finish_folder, write_json
 from egohieraloc.geometry.place import describe
 from egohieraloc.geometry.reconstruction import Reconstruction, write_cameras
 from egohieraloc.images import mask_on_image, write_image
@@ -225,6 +225,8 @@ class Result:
         """Read what `save` wrote: a folder, or the result.json in it."""
         path = Path(path)
         folder, path = (path, path / "result.json") if path.is_dir() else (path.parent, path)
+        with suppress(OSError):  # of a folder that is not there, or may only be read
+            finish_folder(folder, replaces=FILES)
         document = read_document(path)
         mask = document.query.mask
         try:
@@ -269,6 +271,8 @@ def answer_folder(folder: str | Path, *inputs: str | Path | None) -> AbstractCon
     """`atomic_folder` for an answer. It takes the place of an earlier answer, of nothing else, and never of
     the video or the query."""
     folder = Path(folder)
+    with suppress(OSError):  # it may not be there yet
+        finish_folder(folder, replaces=FILES)
     there = [folder / name for name in FILES if (folder / name).exists()]
     if there and not _is_answer(folder / "result.json"):
         raise OutputError(

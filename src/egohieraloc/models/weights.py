@@ -105,7 +105,7 @@ def save_weights(
 
 
 def _write(path: str | Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
-    with atomic_path(path) as temporary:
+    with atomic_path(path, durable=True) as temporary:
         save_file(dict(tensors), temporary, metadata={**header, "checksum": _checksum(tensors)})
 
 

@@ -157,5 +157,5 @@ def _read(path: Path, kind: type[Stored]) -> Stored | None:
 
 
 def _write(path: Path, text: str) -> None:
-    with atomic_path(path) as temporary:
+    with atomic_path(path, durable=True) as temporary:
         temporary.write_text(text, encoding="utf-8")
