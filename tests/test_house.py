@@ -16,7 +16,19 @@ TESTS = Path(__file__).parent
 OPTIONAL = {"transformers", "accelerate", "ray", "rerun", "fastapi", "uvicorn", "openvino", "tensorboard"}
 
 # What each part may import besides itself and the parts that all may use.
-SEAM = ["errors", "types", "boxes", "files", "images", "query", "config", "settings", "progress", "versions"]
+SEAM = [
+    "errors",
+    "documents",
+    "types",
+    "boxes",
+    "files",
+    "images",
+    "query",
+    "config",
+    "settings",
+    "progress",
+    "versions",
+]
 MAY_IMPORT: dict[str, set[str]] = {
     "video": set(),
     "models": set(),

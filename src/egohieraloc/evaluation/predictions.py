@@ -19,6 +19,7 @@ import numpy as np
 from egohieraloc.data.base import HasKey, QueryKey, Track, reading
 from egohieraloc.data.ego4d import VisualQuery, clip_name
 from egohieraloc.data.stream import read_object
+from egohieraloc.documents import parse_json
 from egohieraloc.errors import DataError
 from egohieraloc.files import atomic_path
 from egohieraloc.types import Floats
@@ -126,7 +127,7 @@ class PredictionLog:
     def __init__(self, path: str | Path, header: Mapping[str, Any]) -> None:
         """Start a file, or continue one that was written by the same run."""
         self.path = Path(path)
-        self.header = json.loads(_line({FORMAT: FORMAT_NUMBER, **header}))
+        self.header = parse_json(_line({FORMAT: FORMAT_NUMBER, **header}))
         self.answers: dict[QueryKey, Answer] = {}
         if self.path.exists() and self.path.stat().st_size:
             self._continue()
@@ -183,7 +184,7 @@ def is_own(path: str | Path) -> bool:
 def read_own(path: str | Path) -> tuple[dict[str, Any], dict[QueryKey, Any]]:
     """Header and answers of our own file."""
     answers: dict[QueryKey, Answer] = {}
-    with Path(path).open(encoding="utf-8") as file:
+    with Path(path).open("rb") as file:
         header = _parse(file.readline(), f"{path}: line 1")
         if header.get(FORMAT) != FORMAT_NUMBER:
             raise DataError(
@@ -296,10 +297,10 @@ def _line(record: Mapping[str, Any]) -> str:
     return json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n"
 
 
-def _parse(line: str, where: str) -> dict[str, Any]:
+def _parse(line: str | bytes, where: str) -> dict[str, Any]:
     try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
+        record = parse_json(line)
+    except ValueError as error:
         raise DataError(f"{where} is not JSON: {error}.") from error
     if not isinstance(record, dict):
         raise DataError(f"{where} is not an object.")

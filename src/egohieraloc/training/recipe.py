@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Literal
 import torch
 
 from egohieraloc.config import NetworkConfig, preset
+from egohieraloc.documents import read_toml
 from egohieraloc.errors import ConfigError
 from egohieraloc.files import write_json
 from egohieraloc.models.backbone import load_imagenet
@@ -66,8 +66,8 @@ class Recipe:
 def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
     """Read a TOML recipe; `words` like `optim.steps=100` override it. The network defaults to its preset."""
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        values = read_toml(path)
+    except (OSError, ValueError) as error:
         raise ConfigError(f"Cannot read the recipe {path}: {error}") from error
 
     def read(network: NetworkConfig) -> Recipe:
