@@ -275,7 +275,7 @@ class PlaceConfig:
 
     fusion: FusionConfig = field(default_factory=FusionConfig)
     depth: DepthConfig = field(default_factory=DepthConfig)
-    max_pose_gap_s: float = 2.0  # a frame without pose takes the nearest posed one within this time
+    max_pose_gap_s: float = 2.0  # a frame without pose takes the nearest posed one within this time; 0: none
     min_region_points: int = 3  # points of the reconstruction a view needs for a depth without network
     region_margin: float = 0.0  # how far around the box such points may lie, in box sides
 

@@ -28,6 +28,7 @@ from egohieraloc.evaluation.run_vq3d import ScanCameras, Vq3dAnswers, mapped_que
 from egohieraloc.evaluation.runner import Execution, run_benchmark, run_info
 from egohieraloc.inference.store import default_cache
 from egohieraloc.models.weights import find_weights
+from egohieraloc.paper import settings_for
 from egohieraloc.progress import progress_bars
 from egohieraloc.settings import to_dict
 
@@ -59,6 +60,7 @@ class RunOptions:
     model: common.Model = "mini"
     device: common.Device = None
     settings: common.Settings = None
+    paper: common.Paper = False
     cache: common.Cache = None
 
     @cached_property
@@ -66,7 +68,7 @@ class RunOptions:
         """Paths are made absolute: other processes may start elsewhere."""
         model = str(Path(self.model).resolve()) if Path(self.model).is_file() else self.model
         cache = (self.cache or default_cache()).resolve()
-        return System(model, self.device, tuple(self.settings or ()), cache)
+        return System(model, self.device, settings_for(self.settings, paper=self.paper), cache)
 
     @property
     def model_info(self) -> dict[str, Any]:

@@ -42,7 +42,8 @@ def place(
         return NotLocalized("the object was not found in the video", **counts)
     if reconstruction.num_posed == 0:
         return NotLocalized("no frame of the video has a camera pose", **counts)
-    query_frame = reconstruction.nearest_posed(query_time_s, within_s=config.max_pose_gap_s)
+    shown_s = reconstruction.frame_gap_s / 2  # the frame shown at the query time is its own
+    query_frame = reconstruction.nearest_posed(query_time_s, within_s=max(config.max_pose_gap_s, shown_s))
     if query_frame is None:
         reason = f"no frame within {gap} of the query time ({query_time_s:.1f} s) has a camera pose"
         return NotLocalized(reason, **counts)
