@@ -53,7 +53,9 @@ def test_semantic_score_is_the_mean_of_three_statistics():
     assert semantic_score(view, nothing) == 1
     low = masked(mask, mask_prob=np.full((2, 2), 0.4, np.float32))
     assert semantic_score(low, FusionConfig()) == pytest.approx((0.4 + 0 + 0.4) / 3)
-    assert semantic_score(prediction(), FusionConfig()) == pytest.approx(0.8)  # no pixels: the frame's own score
+    assert semantic_score(prediction(), FusionConfig()) == pytest.approx(
+        0.8
+    )  # no pixels: the frame's own score
     assert semantic_score(masked(mask, mask_prob=probability / 10), FusionConfig()) == pytest.approx(0.8)
     kept = prediction(confidence=MaskConfidence(0.2, 0.4, 0.9))
     assert semantic_score(kept, FusionConfig()) == pytest.approx(0.5)

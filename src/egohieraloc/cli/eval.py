@@ -18,7 +18,7 @@ from egohieraloc.config import FusionConfig
 from egohieraloc.data.base import ClipQueries, QueryKey
 from egohieraloc.data.ego4d import read_vq2d
 from egohieraloc.data.ego4d_3d import read_mapping, read_vq3d, visual_queries_of_places
-from egohieraloc.data.egotracks import read_egotracks
+from egohieraloc.data.egotracks import read_clip_lengths, read_egotracks
 from egohieraloc.data.trek150 import read_trek150
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import egotracks, tables, trek150, vq2d, vq3d
@@ -172,6 +172,8 @@ def eval_egotracks(
     protocol: Annotated[
         TrackingProtocol, typer.Option(help="Start at the first frame (vs) or at the crop (vc).")
     ] = TrackingProtocol.vct_vc,
+    clip_info: score.ClipInfo = None,
+    grid: score.Grid = False,
     split: score.Split = None,
 ) -> None:
     """EgoTracks: vct-vs starts at the first frame without a box, vct-vc at the crop and goes both ways."""
@@ -183,7 +185,8 @@ def eval_egotracks(
     found = _run(annotated, answers, about, run)
     queries = [query for clip in annotated for query in clip.queries]
     if _has_truth([any(query.truth is not None for query in queries)]):
-        _finish(egotracks.report_egotracks(queries, found), about, run)
+        lengths = read_clip_lengths(clip_info) if clip_info else None
+        _finish(egotracks.report_egotracks(queries, found, lengths, grid=grid), about, run)
 
 
 @command("trek150")
