@@ -2,11 +2,12 @@
 
     python benchmarks/parity_official.py --official DIR
 
-DIR holds checkouts: of github.com/EGO4D/episodic-memory, for VQ2D and EgoTracks (whose evaluation is only on
-its branch egotracks_eval: `git checkout 44b9510`), and of github.com/matteo-dunnhofer/TREK-150-toolkit. The
-official code needs pandas, tqdm and Pillow; it was written for an older NumPy, whose names `np.float` and
-`np.int` are put back while it runs. EgoTracks' evaluation is run whole, from results to figures, over every
-frame of the clips; only what downloads, trains or reads videos is replaced.
+DIR holds checkouts: of github.com/EGO4D/episodic-memory, for VQ2D, VQ3D and EgoTracks (whose evaluation is
+only on its branch egotracks_eval: `git checkout 44b9510`), and of
+github.com/matteo-dunnhofer/TREK-150-toolkit. The official code needs pandas, tqdm and Pillow; it was written
+for an older NumPy, whose names `np.float` and `np.int` are put back while it runs. EgoTracks' evaluation is
+run whole, from results to figures, over every frame of the clips; only what downloads, trains or reads videos
+is replaced.
 """
 
 from __future__ import annotations
@@ -15,25 +16,30 @@ import argparse
 import contextlib
 import importlib
 import io
+import json
 import os
 import pickle
+import runpy
 import sys
 import tempfile
 import types
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from egohieraloc.data.base import QueryKey, Track
+from egohieraloc.data.ego4d_3d import read_vq3d, world_from_annotation
 from egohieraloc.data.egotracks import TrackingQuery
 from egohieraloc.data.trek150 import PROTOCOLS, read_trek150
-from egohieraloc.evaluation import egotracks, trek150, vq2d
+from egohieraloc.evaluation import egotracks, trek150, vq2d, vq3d
 from egohieraloc.evaluation.predictions import TrackAnswer
 from egohieraloc.types import Box
 
 TOLERANCE = 1e-9
+FLOAT32 = {"hoi recall": 1e-6}  # the toolkit averages it in single precision
 NAMES = {
     "tap": "Temporal AP                    @ IoU=0.25:0.95",
     "tap25": "Temporal AP                    @ IoU=0.25     ",
@@ -182,6 +188,53 @@ def official_egotracks(folder: Path, clips: list[tuple[TrackingQuery, TrackAnswe
     return figures
 
 
+def compare_vq3d(folder: Path, random: np.random.Generator, count: int) -> float:
+    """The evaluation script as it is, on a file like that of the official baseline: vectors without poses."""
+    queries = [random_place(random) for _ in range(count)]
+    clip = {"clip_uid": "clip", "annotations": [{"query_sets": {str(n): q for n, q in enumerate(queries)}}]}
+    content = {"videos": [{"video_uid": "v", "split": "val", "scan_uid": "room", "clips": [clip]}]}
+    sys.path[:0] = [str(folder / "VQ3D" / "API"), str(folder / "annotation_API" / "API")]
+    with tempfile.TemporaryDirectory() as temporary, contextlib.redirect_stdout(io.StringIO()) as shown:
+        path = Path(temporary, "results.json")
+        path.write_text(json.dumps(content))
+        words, sys.argv = sys.argv, ["eval.py", "--vq3d_results", str(path)]
+        runpy.run_path(str(folder / "VQ3D" / "scripts" / "eval.py"), run_name="__main__")
+        sys.argv = words
+        ours = vq3d.score(list(read_vq3d(path)), vq3d.read_vq3d_predictions(path))
+    lines = [line.rpartition(":") for line in shown.getvalue().splitlines() if ":" in line]
+    theirs = {name.strip(): float(value) for name, _, value in lines}
+    pairs = {
+        "L2": (ours.distance_m, theirs["L2"]),
+        "angle": (ours.angle_1_rad, theirs["angular"]),
+        "Succ*": (ours.success_star, theirs["Success*"]),
+        "Succ": (ours.success, theirs["Success"]),
+        "QwP": (ours.coverage, theirs["QwP ratio"]),
+    }
+    return worst_of({name: (float(a or 0), b) for name, (a, b) in pairs.items()})
+
+
+def random_place(random: np.random.Generator) -> dict[str, Any]:
+    """A query set with two boxes; some have a predicted point, and of these some a vector."""
+    centers = random.normal(0, 2, 3) + random.normal(0, 0.3, (2, 3))
+    boxes = [
+        {
+            "position": dict(zip("xyz", center.tolist(), strict=True)),
+            "dimension": dict(zip("xyz", random.uniform(0.1, 1.5, 3).tolist(), strict=True)),
+            "rotation": dict.fromkeys("xyz", 0.0),
+        }
+        for center in centers
+    ]
+    truth = world_from_annotation(centers)
+    query: dict[str, Any] = {"3d_annotation_1": boxes[0], "3d_annotation_2": boxes[1]}
+    query |= {f"gt_3d_vec_world_{k + 1}": truth[k].tolist() for k in range(2)}
+    if random.random() < 0.9:
+        query["pred_3d_vec_world"] = (truth[0] + random.normal(0, 3, 3)).tolist()
+        if random.random() < 0.8:
+            query["pred_3d_vec"] = random.normal(0, 2, 3).tolist()
+            query |= {f"gt_3d_vec_{k + 1}": random.normal(0, 2, 3).tolist() for k in range(2)}
+    return query
+
+
 def compare_trek150(folder: Path, random: np.random.Generator, count: int) -> float:
     """All three protocols, from files; the parts of the toolkit that download and draw are left out."""
     stub("toolkit", folder / "toolkit")
@@ -192,8 +245,8 @@ def compare_trek150(folder: Path, random: np.random.Generator, count: int) -> fl
     stub("toolkit.utils.ioutils", compress_file=None)
     stub("shapely", geometry=None)
     stub("shapely.geometry", box=None, Polygon=None)
-    experiment_class = importlib.import_module("toolkit.experiments.trek150").ExperimentTREK150
-    experiment = experiment_class.__new__(experiment_class)  # its __init__ would download
+    module = importlib.import_module("toolkit.experiments.trek150")
+    experiment = module.ExperimentTREK150.__new__(module.ExperimentTREK150)  # its __init__ would download
     experiment.nbins_iou, experiment.nbins_ce, experiment.nbins_nce, experiment.nbins_gsr = 21, 51, 51, 51
     experiment.plot_curves = lambda names: None
     with tempfile.TemporaryDirectory() as temporary:
@@ -207,6 +260,8 @@ def compare_trek150(folder: Path, random: np.random.Generator, count: int) -> fl
         for protocol in PROTOCOLS:
             boxes = trek150.read_trek150_predictions(results / "ours", sequences, protocol)
             ours = trek150.report_trek150(sequences, protocol, boxes).overall
+            # It writes NumPy's numbers, which JSON refuses since NumPy 2 no longer makes them Python's.
+            vars(module)["json"] = types.SimpleNamespace(dump=partial(json.dump, default=float))
             with contextlib.redirect_stdout(io.StringIO()):
                 theirs = getattr(experiment, f"report_{protocol}")(["ours"])["ours"]["overall"]
             pairs = {
@@ -273,10 +328,11 @@ def stub(name: str, *paths: Path, **attributes: Any) -> None:
 
 
 def worst_of(pairs: Mapping[str, tuple[float, float]]) -> float:
-    """Print both values of each measure; the largest difference."""
+    """Print both values of each measure; the largest difference, relative to the measure's own tolerance."""
     for name, (ours, theirs) in pairs.items():
         print(f"  {name:24s} ours {ours:.12f}   official {theirs:.12f}")
-    return max(abs(ours - theirs) for ours, theirs in pairs.values())
+    scale = {name: TOLERANCE / FLOAT32.get(name, TOLERANCE) for name in pairs}
+    return max(scale[name] * abs(ours - float(theirs)) for name, (ours, theirs) in pairs.items())
 
 
 def main() -> None:
@@ -293,6 +349,7 @@ def main() -> None:
     roots = [options.official, *sorted(p for p in options.official.iterdir() if p.is_dir())]
     found = {
         "VQ2D": (compare_vq2d, "VQ2D", "vq2d/metrics/metrics.py"),
+        "VQ3D": (compare_vq3d, "VQ3D", "VQ3D/scripts/eval.py"),
         "EgoTracks": (compare_egotracks, "EgoTracks", "tools/eval_datasets/eval_ego4d_lt_tracking.py"),
         "TREK-150": (compare_trek150, ".", "toolkit/experiments/trek150.py"),
     }

@@ -94,9 +94,12 @@ class PlaceAnswer:
     reason: str = ""
     crop_sharpness: float | None = None  # for the table by blur
     depth_variances: tuple[float, ...] = ()  # of its views; their median over all queries is sigma_0^2
+    truth_seen: Floats | None = (
+        None  # (2, 3) both annotators' centres in that camera, in files without its pose
+    )
 
     def __post_init__(self) -> None:
-        if self.displacement is not None and self.query_from_world is None:
+        if self.displacement is not None and self.query_from_world is None and self.truth_seen is None:
             raise ValueError("a vector in the query frame needs that frame's pose to be scored")
 
     def to_json(self) -> dict[str, Any]:
@@ -104,6 +107,7 @@ class PlaceAnswer:
             "point_world": self.point_world,
             "displacement": self.displacement,
             "query_from_world": self.query_from_world,
+            **({} if self.truth_seen is None else {"truth_seen": self.truth_seen}),
         }
         return {
             "clip": self.key.clip,
@@ -125,6 +129,7 @@ class PlaceAnswer:
             record.get("reason", ""),
             record.get("crop_sharpness"),
             tuple(float(value) for value in record.get("depth_variances", ())),
+            vectors(record.get("truth_seen")),
         )
 
 
@@ -255,6 +260,11 @@ def require_common(queries: Collection[HasKey], answers: Mapping[QueryKey, Any])
 def vector(value: Any) -> Floats | None:
     """Three finite numbers, or None."""
     return None if value is None else _array(value, (3,))
+
+
+def vectors(value: Any) -> Floats | None:
+    """Two vectors of three finite numbers, or None."""
+    return None if value is None else _array(value, (2, 3))
 
 
 def pose(value: Any) -> Floats | None:
