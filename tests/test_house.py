@@ -36,9 +36,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": set(),
     "demo": set(),
     "ablations": set(),
+    "paper": set(),
     "inference": {"video", "models"},
     "poses": {"video", "geometry"},
-    "training": {"video", "models", "data", "inference", "evaluation", "localize"},  # validation asks it all
+    "training": {
+        "video",
+        "models",
+        "data",
+        "inference",
+        "evaluation",
+        "localize",
+        "paper",
+    },  # validation asks it all
     # Runs of our own system; scoring needs no network.
     "evaluation": {"data", "video", "models", "geometry", "inference", "localize"},
     "notebook": {"video"},

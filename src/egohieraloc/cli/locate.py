@@ -11,6 +11,7 @@ import typer
 
 from egohieraloc.cli import common
 from egohieraloc.cli import space_options as space
+from egohieraloc.paper import settings_for
 from egohieraloc.progress import progress_bars
 from egohieraloc.report.build import write_views
 from egohieraloc.report.recording import find_rerun, write_recording
@@ -53,6 +54,7 @@ def locate(
     fps: common.Fps = "5",
     folder_fps: common.FolderFps = 5.0,
     settings: common.Settings = None,
+    paper: common.Paper = False,
     cache: common.Cache = None,
 ) -> None:
     """Find the last appearance of an object in a video."""
@@ -62,7 +64,7 @@ def locate(
         cameras, depth, depth_model, positions, posed_images, known_length, camera_height
     )
     sources = given.sources(source, in_3d=in_3d, device=device)
-    localizer = common.build_localizer(model, device, settings, fps, cache)
+    localizer = common.build_localizer(model, device, settings_for(settings, paper=paper), fps, cache)
     if rrd is not None:
         find_rerun()  # what is missing to write the answer shows now, not after the search
     with answer_folder(out, video, query, query_mask, cameras) if out else nullcontext() as folder:

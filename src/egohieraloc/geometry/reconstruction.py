@@ -73,6 +73,12 @@ class Reconstruction:
     def num_posed(self) -> int:
         return len(self.poses)
 
+    @property
+    def frame_gap_s(self) -> float:
+        """The usual time between two frames; 0 for a single one."""
+        times = np.sort([frame.time_s for frame in self.frames])
+        return float(np.median(np.diff(times))) if len(times) > 1 else 0.0
+
     def nearest_posed(self, time_s: float, *, within_s: float = math.inf) -> PosedFrame | None:
         """The posed frame closest in time, the earlier one of two; None when none is that near."""
         posed = [f for f in self.frames if f.pose is not None and abs(f.time_s - time_s) <= within_s]
