@@ -195,14 +195,15 @@ class Localizer:
 
     def _placed(self, result: Result, video: Video, space: SpaceSources | None, progress: Progress) -> Result:
         space, clock = space or SpaceSources(), _Clock(result.timings_s)
-        cameras: Reconstruction | NotLocalized | None = space.cameras
-        if cameras is None and space.reference is None:
-            cameras = recorded_cameras(video)
-        if cameras is not None:
-            cameras = cameras.at_frames(result.video.frame_index)
+        given, samples = space.cameras, result.video.frame_index
+        if given is None and space.reference is None:
+            given = recorded_cameras(video)
+        cameras: Reconstruction | NotLocalized
+        if given is not None:
+            cameras = given.at_frames(samples)
         else:
             anchors = space.reference.anchors if isinstance(space.reference, PosedImages) else ()
-            samples, sfm = result.video.frame_index, self.config.sfm
+            sfm = self.config.sfm
             cameras = camera_poses(video, samples, self.cache, sfm, anchors=anchors, progress=progress)
         clock.lap("camera poses")
         if isinstance(cameras, NotLocalized):

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+import av
 import cv2
 import numpy as np
+from av.error import FFmpegError
 from numpy.typing import ArrayLike, NDArray
 
 from egohieraloc.config import DepthConfig
@@ -56,21 +58,36 @@ def read_depth_folder(folder: str | Path, frame_indices: Iterable[int]) -> dict[
         files = {int(path.stem): path for path in Path(folder).iterdir() if path.stem.isdigit()}
     except OSError as error:
         raise GeometryError(f"Cannot read depth maps from {folder}: {error}.") from error
-    return {index: _read_depth(files[index]) for index in frame_indices if index in files}
+    return {index: read_depth(files[index]) for index in frame_indices if index in files}
 
 
-def _read_depth(path: Path) -> DepthMap:
+def read_depth(path: Path) -> DepthMap:
+    """A map in metres: of 16-bit millimetres, or of EXR or NumPy metres."""
     try:
         if path.suffix == ".npy":
             return DepthMap(np.load(path, allow_pickle=False).astype(np.float32), DepthUnit.METRIC)
+        if path.suffix.lower() == ".exr":
+            return DepthMap(_read_exr(path), DepthUnit.METRIC)
         millimetres = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_UNCHANGED)
         if millimetres is None or millimetres.dtype != np.uint16:
             raise ValueError("not a 16-bit image")
         return DepthMap(millimetres.astype(np.float32) / 1000, DepthUnit.METRIC)
     except (OSError, ValueError, EOFError, cv2.error) as error:
         raise GeometryError(
-            f"{path} is not a depth map ({error}). Wanted a 16-bit PNG in millimetres, or .npy in metres."
+            f"{path} is not a depth map ({error}). Wanted a 16-bit PNG in millimetres, "
+            "or EXR or .npy in metres."
         ) from error
+
+
+def _read_exr(path: Path) -> NDArray[np.float32]:
+    """The first channel (h, w), by FFmpeg: OpenCV is mostly built without."""
+    try:
+        with av.open(str(path)) as container:
+            frame = next(container.decode(video=0))
+            planes = frame.to_ndarray()
+    except (FFmpegError, StopIteration, IndexError) as error:
+        raise ValueError(f"not an EXR image: {error}") from error
+    return np.ascontiguousarray(planes if planes.ndim == 2 else planes[..., 0], np.float32)
 
 
 @dataclass(frozen=True)
