@@ -206,7 +206,10 @@ class TemporalConfig:
             )
 
 
-CameraModel = Literal["PINHOLE", "SIMPLE_RADIAL", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE"]
+CameraModel = Literal[
+    "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV",
+    "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "OPENCV_FISHEYE", "RAD_TAN_THIN_PRISM_FISHEYE",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

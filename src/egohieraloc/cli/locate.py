@@ -32,7 +32,9 @@ Rrd = Annotated[Path | None, typer.Option(help="Write a Rerun recording here; ne
 
 
 def locate(
-    video: Annotated[Path, typer.Argument(help="A video file, or a folder of images.")],
+    video: Annotated[
+        Path, typer.Argument(help="A video file, a folder of images, or an Aria recording (.vrs).")
+    ],
     query: QueryImage = None,
     box: QueryBox = None,
     at: At = None,
@@ -42,6 +44,9 @@ def locate(
     rrd: Rrd = None,
     in_3d: Annotated[bool, typer.Option("--3d", help="Also say where it is in space.")] = False,
     cameras: space.Cameras = None,
+    intrinsics: space.Intrinsics = None,
+    time_offset: space.TimeOffset = None,
+    cameras_unit: space.CamerasUnit = None,
     depth: space.Depth = None,
     depth_model: space.DepthModel = None,
     positions: space.Positions = None,
@@ -61,8 +66,9 @@ def locate(
     source = Video.open(video, folder_fps=folder_fps)
     searched = common.read_query(source, query, box, at, query_mask)
     given = space.SpaceOptions(
-        cameras, depth, depth_model, positions, posed_images, known_length, camera_height
-    )
+        cameras, intrinsics, time_offset, cameras_unit, depth, depth_model,
+        positions, posed_images, known_length, camera_height,
+    )  # fmt: skip
     sources = given.sources(source, in_3d=in_3d, device=device)
     localizer = common.build_localizer(model, device, settings_for(settings, paper=paper), fps, cache)
     if rrd is not None:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+import av
 import numpy as np
+from av.error import FFmpegError
 from numpy.typing import ArrayLike, NDArray
 
 from egohieraloc.config import DepthConfig
@@ -59,17 +61,21 @@ def read_depth_folder(folder: str | Path, frame_indices: Iterable[int]) -> dict[
     except OSError as error:
         raise GeometryError(f"Cannot read depth maps from {folder}: {error}.") from error
     files = {int(path.stem): path for path in named}
-    return {index: _read_depth(files[index]) for index in frame_indices if index in files}
+    return {index: read_depth(files[index]) for index in frame_indices if index in files}
 
 
-def _read_depth(path: Path) -> DepthMap:
+def read_depth(path: Path) -> DepthMap:
+    """A map in metres: of 16-bit millimetres, or of EXR or NumPy metres."""
     try:
         if path.suffix == ".npy":
             return DepthMap(_read_metres(path), DepthUnit.METRIC)
+        if path.suffix.lower() == ".exr":
+            return DepthMap(_read_exr(path), DepthUnit.METRIC)
         return DepthMap(read_16_bit(path).astype(np.float32) / np.float32(1000), DepthUnit.METRIC)
     except (OSError, ValueError, QueryError) as error:
         raise GeometryError(
-            f"{path} is not a depth map ({error}). Wanted a 16-bit PNG in millimetres, or .npy in metres."
+            f"{path} is not a depth map ({error}). Wanted a 16-bit PNG in millimetres, "
+            "or EXR or .npy in metres."
         ) from error
 
 
@@ -83,6 +89,17 @@ def _read_metres(path: Path) -> NDArray[np.float32]:
         raise
     except Exception as error:  # NumPy has many kinds for a damaged header
         raise ValueError(str(error)) from error
+
+
+def _read_exr(path: Path) -> NDArray[np.float32]:
+    """The first channel (h, w), by FFmpeg: OpenCV is mostly built without."""
+    try:
+        with av.open(str(path)) as container:
+            frame = next(container.decode(video=0))
+            planes = frame.to_ndarray()
+    except (FFmpegError, StopIteration, IndexError) as error:
+        raise ValueError(f"not an EXR image: {error}") from error
+    return np.ascontiguousarray(planes if planes.ndim == 2 else planes[..., 0], np.float32)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from egohieraloc.documents import parse_json, read_json
 from egohieraloc.errors import GeometryError
 from egohieraloc.files import atomic_path, write_json
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.types import Floats
+from egohieraloc.types import Floats, Ints
 
 FORMAT = 1
 
@@ -88,6 +88,12 @@ class Reconstruction:
         """The points seen in a frame: rows of `points.xyz_world` (n,) and pixels (n, 2)."""
         rows = self._rows_by_frame.get(frame_index, np.empty(0, np.int64))
         return self.points.point[rows], self.points.pixel[rows]
+
+    def at_frames(self, indices: Ints) -> Reconstruction:
+        """With these frames alone, where it knows them all; otherwise as it is."""
+        wanted = set(indices.tolist())
+        frames = tuple(frame for frame in self.frames if frame.index in wanted)
+        return replace(self, frames=frames) if len(frames) == len(wanted) else self
 
     def resized(self, width: int, height: int) -> Reconstruction:
         """The same in pixels of frames of another size."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from egohieraloc.errors import VideoError
 from egohieraloc.types import Floats, Frame, Ints, Rgb, SampledVideo, VideoInfo, VideoSource
+from egohieraloc.video.aria import AriaRecording
 from egohieraloc.video.container import Container
 from egohieraloc.video.folder import Folder
 
@@ -55,10 +56,13 @@ class Video:
 
     @classmethod
     def open(cls, path: str | Path, *, folder_fps: float = DEFAULT_FOLDER_FPS) -> Video:
-        """Open a video file, or a folder of images that were taken `folder_fps` times a second."""
+        """Open a video file, a recording of Project Aria (.vrs), or a folder of images that were taken
+        `folder_fps` times a second."""
         path = Path(path)
         if not path.exists():
             raise VideoError(f"There is no video at {path}. Give a video file or a folder of images.")
+        if path.suffix.lower() == ".vrs":
+            return cls(AriaRecording.open(path))
         return cls(Folder.open(path, folder_fps) if path.is_dir() else Container.open(path))
 
     @classmethod
