@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 # All that an answer may leave in its folder. An earlier answer's are thrown out.
 FILES = (
-    "query.png", "query_mask.png", "views", "masks", "overlay.mp4", "curve.png", "cameras.json", "report.html",
-    "result.json",
+    "query.png", "query_mask.png", "views", "masks", "overlay.mp4", "curve.png", "cameras.json",
+    "report.html", "result.json",
 )  # fmt: skip
 REMEDY = "Ask again with `egohieraloc locate`."
 

@@ -94,7 +94,7 @@ class QueryPart(Part):
 
 
 class VideoPart(Part):
-    """`folder_fps` is set for a folder of images, `start` where the wall-clock time of its beginning is known."""
+    """`folder_fps` is set for a folder of images, `start` where its wall-clock beginning is known."""
 
     path: str
     width: int

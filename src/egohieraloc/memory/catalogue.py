@@ -171,7 +171,8 @@ class Catalogue:
         if version == 0 and tables == 0:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(
-                f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT"
+                f"BEGIN; {SCHEMA}; PRAGMA application_id = {APPLICATION}; "
+                f"PRAGMA user_version = {VERSION}; COMMIT"
             )
         elif connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
             raise DataError(f"{self.path} is not a memory's catalogue. Choose another folder.")

@@ -6,14 +6,14 @@ They are made while the video is encoded, from the frames that are decoded anywa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import numpy as np
 
 from egohieraloc.types import Floats, Rgb, SampledVideo, VideoInfo
-from egohieraloc.video.reader import Backend, Video
+from egohieraloc.video.reader import Video
 
 EVERY_S = 2.0
 LONG_SIDE_PX = 240
@@ -44,33 +44,33 @@ def to_jpeg(rgb: Rgb, long_side_px: int = LONG_SIDE_PX) -> bytes:
 
 def watched(video: Video, see: SeeFrame) -> Video:
     """The same video; `see` gets every frame that is read of it."""
-    return replace(video, backend=_Watched(video.backend, see))
+    return Video(_Watched(video, see))
 
 
 @dataclass(frozen=True, eq=False)
 class _Watched:
-    backend: Backend
+    video: Video
     see: SeeFrame
 
     @property
     def path(self) -> Path:
-        return self.backend.path
+        return self.video.path
 
     @property
     def info(self) -> VideoInfo:
-        return self.backend.info
+        return self.video.info
 
     @property
     def times_s(self) -> Floats:
-        return self.backend.times_s
+        return self.video.times_s
 
     def content_hash(self) -> str:
-        return self.backend.content_hash()
+        return self.video.content_hash
 
     def focal_35mm(self) -> float | None:
-        return self.backend.focal_35mm()
+        return self.video.backend.focal_35mm()
 
     def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Rgb]]:
-        for index, rgb in self.backend.read(indices):
+        for index, rgb in self.video.backend.read(indices):
             self.see(index, rgb)
             yield index, rgb

@@ -18,9 +18,9 @@ from egohieraloc.video.folder import Folder
 from egohieraloc.video.reader import Video
 
 Origin = Literal["given", "file name", "container", "image", "file date"]
-# 20260312_101530, VID_..., PXL_..._101530123, 2026-03-12T10:15:30Z, 2026-03-12 10.15.30+01:00
+# 20260312_101530, VID_..., PXL_..._101530123, 2026-03-12T10:15:30Z, 2026-03-12 at 10.15.30, 2026_0312_101530
 IN_NAME = re.compile(
-    r"(?<!\d)((?:19|20)\d\d)([-_.]?)(\d\d)\2(\d\d)[-_ T.]{1,3}(\d\d)([-_.:]?)(\d\d)\6(\d\d)"
+    r"(?<!\d)((?:19|20)\d\d)[-_.]?(\d\d)[-_.]?(\d\d)(?:[-_ T.]{1,3}| at )(\d\d)[-_.:]?(\d\d)[-_.:]?(\d\d)"
     r"(?:[.,]?(\d{1,6}))?(Z|[+-]\d\d:?\d\d)?(?!\d)"
 )
 CHAPTER = re.compile(r"^(G[HX])(\d\d)(\d{4})$", re.IGNORECASE)  # GoPro: chapter and number of a recording
@@ -75,10 +75,11 @@ def start_of(video: Video, given: datetime | None = None, *, zone: tzinfo | None
 def time_in_name(name: str, zone: tzinfo | None = None) -> datetime | None:
     """The date and time in a file's name, None where there is none. Google's PXL_ names are in UTC."""
     for found in IN_NAME.finditer(name):
-        year, _, month, day, hour, _, minute, second, fraction, offset = found.groups()
+        *numbers, fraction, offset = found.groups()
         microsecond = int((fraction or "0").ljust(6, "0"))
         with suppress(ValueError):
-            time = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), microsecond)
+            year, month, day, hour, minute, second = map(int, numbers)
+            time = datetime(year, month, day, hour, minute, second, microsecond)
             if offset:
                 return datetime.fromisoformat(f"{time.isoformat()}{offset}")
             return aware(time, UTC if name.upper().startswith("PXL_") else zone)
