@@ -60,6 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "result_json": {"geometry", "result_schema"},
     "result": {"geometry", "notebook", "result_schema", "result_json"},
     "localize": {"video", "models", "geometry", "inference", "poses", "recorded", "result"},
+    "memory": {"video", "inference", "localize", "result", "result_schema"},
     # Views read a result and know nothing of how it was found.
     "report": {"video", "geometry", "result", "result_schema", "result_json"},
     "figures": {"data", "evaluation", "video", "geometry", "report", "result"},

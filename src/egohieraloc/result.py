@@ -18,7 +18,6 @@ from egohieraloc.images import mask_on_image, write_image
 from egohieraloc.notebook import answer_html
 from egohieraloc.query import Query
 from egohieraloc.types import (
-    Box,
     Floats,
     FrameMaps,
     Localization3D,
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
 
 # All that an answer may leave in its folder. An earlier answer's are thrown out.
 FILES = (
-    "query.png", "query_mask.png", "masks", "overlay.mp4", "curve.png", "cameras.json", "report.html",
-    "result.json",
+    "query.png", "query_mask.png", "views", "masks", "overlay.mp4", "curve.png", "cameras.json",
+    "report.html", "result.json",
 )  # fmt: skip
 REMEDY = "Ask again with `egohieraloc locate`."
 
@@ -140,22 +139,16 @@ class Result:
     def to_document(self) -> ResultDocument:
         """The answer as it goes into result.json."""
         from egohieraloc import result_json as parts
-        from egohieraloc.result_schema import FORMAT, VERSION, CandidatePart, QueryPart, ResultDocument
+        from egohieraloc.result_schema import FORMAT, VERSION, CandidatePart, ResultDocument
 
-        query, track = self.query, self.track
+        track = self.track
         return ResultDocument(
             format=FORMAT,
             version=VERSION,
             found=self.found,
             score=track.score,
             reason=None if isinstance(track, ResponseTrack) else track.reason,
-            query=QueryPart(
-                image="query.png",
-                mask=None if query.mask is None else "query_mask.png",
-                box=query.box.xyxy,
-                seen_at_s=query.seen_at_s,
-                foreground=None if self.query_mask is None else parts.foreground_part(self.query_mask),
-            ),
+            query=parts.query_part(self.query, self.query_mask),
             video=parts.video_part(self.video),
             sample_fps=self.video.sample_fps,
             until_s=self.video.until_s,
@@ -208,9 +201,9 @@ class Result:
 
     def write_files(self, folder: Path) -> Path:
         """The files of `save`; result.json comes last, so that it is there only when all are."""
-        write_image(folder / "query.png", self.query.image)
-        if self.query.mask is not None:
-            write_image(folder / "query_mask.png", self.query.mask)
+        from egohieraloc import result_json as parts
+
+        parts.write_query(self.query, folder)
         for prediction in self.track.predictions if isinstance(self.track, ResponseTrack) else ():
             if prediction.mask is not None:
                 write_image(folder / "masks" / f"{prediction.frame_index:07d}.png", prediction.mask)
@@ -228,15 +221,10 @@ class Result:
         with suppress(OSError):  # of a folder that is not there, or may only be read
             finish_folder(folder, replaces=FILES)
         document = read_document(path)
-        mask = document.query.mask
+        from egohieraloc import result_json as parts
+
         try:
-            query = Query.from_image(
-                folder / document.query.image,
-                box=Box(*document.query.box),
-                mask=None if mask is None else folder / mask,
-                seen_at_s=document.query.seen_at_s,
-            )
-            return cls.from_document(document, query)
+            return cls.from_document(document, parts.query_from(document.query, folder))
         except ValueError as error:
             raise DataError(f"{path} is damaged: {error}. {REMEDY}") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from fractions import Fraction
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -15,7 +16,8 @@ from egohieraloc.geometry.reconstruction import (
     cameras_from_json,
     cameras_to_json,
 )
-from egohieraloc.images import decode_grey
+from egohieraloc.images import decode_grey, write_image
+from egohieraloc.query import Query
 from egohieraloc.result_schema import (
     CamerasPart,
     CurvePart,
@@ -23,8 +25,10 @@ from egohieraloc.result_schema import (
     MapsPart,
     MaskPart,
     NoPlacePart,
+    OtherViewPart,
     PlacePart,
     PredictionPart,
+    QueryPart,
     ResultDocument,
     VideoPart,
     ViewPart,
@@ -125,6 +129,7 @@ def video_part(video: SampledVideo) -> VideoPart:
         fps=float(video.info.fps),
         num_frames=video.info.num_frames,
         folder_fps=video.source.folder_fps,
+        start=video.source.start,
     )
 
 
@@ -132,13 +137,55 @@ def video_from(document: ResultDocument) -> SampledVideo:
     part, curve = document.video, document.curve
     fps = Fraction(part.fps).limit_denominator(1_000_000)
     return SampledVideo(
-        VideoSource(part.path, part.folder_fps),
+        VideoSource(part.path, part.folder_fps, part.start),
         VideoInfo(part.width, part.height, fps, part.num_frames),
         document.sample_fps,
         np.array(curve.frame, np.int64),
         np.array(curve.time_s, np.float64),
         document.until_s,
     )
+
+
+def query_part(query: Query, foreground: QueryMask | None) -> QueryPart:
+    return QueryPart(
+        image="query.png",
+        mask=None if query.mask is None else "query_mask.png",
+        box=query.box.xyxy,
+        seen_at_s=query.seen_at_s,
+        foreground=None if foreground is None else foreground_part(foreground),
+        others=[
+            OtherViewPart(
+                image=f"views/{number}.png",
+                mask=None if view.mask is None else f"views/{number}_mask.png",
+                box=view.box.xyxy,
+                seen_at_s=view.seen_at_s,
+            )
+            for number, view in enumerate(query.others, start=2)
+        ],
+    )
+
+
+def query_from(part: QueryPart, folder: Path) -> Query:
+    """The query, its images read from the folder of its result.json."""
+    views = [
+        Query.from_image(
+            folder / view.image,
+            box=Box(*view.box),
+            mask=None if view.mask is None else folder / view.mask,
+            seen_at_s=view.seen_at_s,
+        )
+        for view in (part, *part.others)
+    ]
+    return Query.of_views(*views)
+
+
+def write_query(query: Query, folder: Path) -> None:
+    """The images that `query_part` names."""
+    part = query_part(query, None)
+    for view, files in zip(query.views, (part, *part.others), strict=True):
+        write_image(folder / files.image, view.image)
+        if view.mask is not None and files.mask is not None:
+            write_image(folder / files.mask, view.mask)
 
 
 def foreground_part(mask: QueryMask) -> ForegroundPart:

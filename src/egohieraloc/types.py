@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import Enum
 from fractions import Fraction
 from typing import Literal
@@ -107,6 +108,7 @@ class VideoSource:
 
     path: str
     folder_fps: float | None = None  # images a second of a folder that does not say so itself
+    start: datetime | None = None  # wall-clock time of the beginning, where it is known
 
 
 @dataclass(frozen=True, eq=False)

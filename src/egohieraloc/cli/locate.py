@@ -18,14 +18,6 @@ from egohieraloc.report.recording import find_rerun, write_recording
 from egohieraloc.result import answer_folder
 from egohieraloc.video.reader import Video
 
-QueryImage = Annotated[
-    Path | None, typer.Option(help="An image of the object: a crop, or with --box a frame.")
-]
-QueryBox = Annotated[str | None, typer.Option(help="Where the object is in the image: x,y,w,h.")]
-At = Annotated[float | None, typer.Option(help="Take the query from this moment of the video, in seconds.")]
-QueryMask = Annotated[
-    Path | None, typer.Option(help="The object's pixels in the query image, white on black.")
-]
 Until = Annotated[float | None, typer.Option(help="The query time; only what was before it is searched.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for result.json, report.html, overlay.mp4, masks.")]
 Rrd = Annotated[Path | None, typer.Option(help="Write a Rerun recording here; needs the extra viz.")]
@@ -35,10 +27,10 @@ def locate(
     video: Annotated[
         Path, typer.Argument(help="A video file, a folder of images, or an Aria recording (.vrs).")
     ],
-    query: QueryImage = None,
-    box: QueryBox = None,
-    at: At = None,
-    query_mask: QueryMask = None,
+    query: common.QueryImages = None,
+    box: common.QueryBoxes = None,
+    at: common.Moments = None,
+    query_mask: common.QueryMasks = None,
     until: Until = None,
     out: Out = None,
     rrd: Rrd = None,
@@ -64,7 +56,8 @@ def locate(
 ) -> None:
     """Find the last appearance of an object in a video."""
     source = Video.open(video, folder_fps=folder_fps)
-    searched = common.read_query(source, query, box, at, query_mask)
+    asked = common.QueryOptions(query or (), box or (), at or (), query_mask or ())
+    searched = asked.read(source)
     given = space.SpaceOptions(
         cameras, intrinsics, time_offset, cameras_unit, depth, depth_model,
         positions, posed_images, known_length, camera_height,
@@ -73,7 +66,7 @@ def locate(
     localizer = common.build_localizer(model, device, settings_for(settings, paper=paper), fps, cache)
     if rrd is not None:
         find_rerun()  # what is missing to write the answer shows now, not after the search
-    with answer_folder(out, video, query, query_mask, cameras) if out else nullcontext() as folder:
+    with answer_folder(out, video, *asked.files, cameras) if out else nullcontext() as folder:
         with progress_bars(enabled=not json) as progress:
             result = localizer.locate(
                 searched, source, until_s=until, in_3d=in_3d, space=sources, progress=progress

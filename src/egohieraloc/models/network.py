@@ -8,6 +8,7 @@ B batch, T time, N query tokens, D descriptor channels; windows and frames are R
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -46,6 +47,21 @@ class QueryTemplate:
     filters: tuple[Tensor, ...]  # one (B, D, h, w) per scale, of that scale's h x w cells
     semi_axes: Tensor  # (B, S, 2) of the object at each scale, in cells
     gain: Tensor  # (B,) beta_QAM at fallback level 2, else 1
+
+    @classmethod
+    def joined(cls, views: Sequence[QueryTemplate]) -> QueryTemplate:
+        """Several views of each object as one: the tokens and filters of all of them.
+
+        Filters are sorted by scale, then by view, so that the middle one is of the middle scale.
+        """
+        return cls(
+            torch.cat([view.tokens for view in views], 1),
+            torch.cat([view.foreground for view in views], 1),
+            torch.cat([view.background for view in views], 1),
+            tuple(each for scale in zip(*(view.filters for view in views), strict=True) for each in scale),
+            torch.stack([view.semi_axes for view in views], 2).flatten(1, 2),
+            torch.stack([view.gain for view in views]).amin(0),
+        )
 
 
 @dataclass(frozen=True)

@@ -150,6 +150,12 @@ def format_name(path: Path) -> str:
         return str(container.format.name)
 
 
+def tags_of(path: Path) -> dict[str, str]:
+    """What a file says in words of itself and its images, such as `creation_time`; names in small letters."""
+    with _opened(path) as (container, stream):
+        return {name.lower(): value for name, value in {**stream.metadata, **container.metadata}.items()}
+
+
 @dataclass(frozen=True, eq=False)
 class _Packets:
     """What the packets of a file say, in order of time."""
