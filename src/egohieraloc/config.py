@@ -208,7 +208,10 @@ class TemporalConfig:
             )
 
 
-CameraModel = Literal["PINHOLE", "SIMPLE_RADIAL", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE"]
+CameraModel = Literal[
+    "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV",
+    "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "OPENCV_FISHEYE", "RAD_TAN_THIN_PRISM_FISHEYE",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,6 +262,7 @@ class FusionConfig:
     reprojection: bool = True  # varpi^reproj
     baseline: bool = True  # varpi^tri
     triangulate: bool = True  # use the rays themselves beside the back-projected points
+    mask_threshold: float = 0.3  # a pixel belongs to SM above it; at wp, P_ave and P_thr would be one number
     probability_threshold: float = 0.5  # wp
     depth_variance: float | None = None  # sigma_0^2; None: the median over the candidate views
     reprojection_px: float = 10.0  # epsilon_r = max(10, 0.02 * diagonal of the box)
@@ -277,7 +281,7 @@ class PlaceConfig:
 
     fusion: FusionConfig = field(default_factory=FusionConfig)
     depth: DepthConfig = field(default_factory=DepthConfig)
-    max_pose_gap_s: float = 2.0  # a frame without pose takes the nearest posed one within this time
+    max_pose_gap_s: float = 2.0  # a frame without pose takes the nearest posed one within this time; 0: none
     min_region_points: int = 3  # points of the reconstruction a view needs for a depth without network
     region_margin: float = 0.0  # how far around the box such points may lie, in box sides
 

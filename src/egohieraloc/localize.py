@@ -21,6 +21,7 @@ from egohieraloc.geometry.depth import in_one_unit
 from egohieraloc.geometry.place import last_appearance, place
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.geometry.reference import PosedImages, Reference, to_metres
+from egohieraloc.geometry.visible import with_visible_points
 from egohieraloc.inference import tracker
 from egohieraloc.inference.answer import answer, maps_of
 from egohieraloc.inference.chunks import all_chunks
@@ -37,6 +38,7 @@ from egohieraloc.models.weights import Weights, find_weights, load_weights
 from egohieraloc.poses import camera_poses
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
+from egohieraloc.recorded import recorded_cameras
 from egohieraloc.result import Result
 from egohieraloc.settings import override
 from egohieraloc.types import (
@@ -213,10 +215,15 @@ class Localizer:
 
     def _placed(self, result: Result, video: Video, space: SpaceSources | None, progress: Progress) -> Result:
         space, clock = space or SpaceSources(), _Clock(result.timings_s)
-        cameras: Reconstruction | NotLocalized | None = space.cameras
-        if cameras is None:
+        given, samples = space.cameras, result.video.frame_index
+        if given is None and space.reference is None:
+            given = recorded_cameras(video)
+        cameras: Reconstruction | NotLocalized
+        if given is not None:
+            cameras = given.at_frames(samples)
+        else:
             anchors = space.reference.anchors if isinstance(space.reference, PosedImages) else ()
-            samples, sfm = result.video.frame_index, self.config.sfm
+            sfm = self.config.sfm
             cameras = camera_poses(video, samples, self.cache, sfm, anchors=anchors, progress=progress)
         clock.lap("camera poses")
         if isinstance(cameras, NotLocalized):
@@ -225,6 +232,7 @@ class Localizer:
             cameras = to_metres(cameras, space.reference)
         track = result.track
         predictions = last_appearance(track.predictions) if isinstance(track, ResponseTrack) else ()
+        cameras = with_visible_points(cameras, [p.frame_index for p in predictions])
         maps: Mapping[int, DepthMap] = {}
         if space.depth is not None and predictions:
             maps = space.depth([p.frame_index for p in predictions])

@@ -102,7 +102,14 @@ class Predictor:
             return pack(features)
 
     def prepare(self, query: Query) -> PreparedQuery:
-        """Encode the query, find its foreground, decide the fallback level, build the template."""
+        """Encode the query and build the template of all its views; the mask is that of the first."""
+        views = [self._prepare_view(view) for view in query.views]
+        if len(views) == 1:
+            return views[0]
+        return PreparedQuery(QueryTemplate.joined([view.template for view in views]), views[0].mask)
+
+    def _prepare_view(self, query: Query) -> PreparedQuery:
+        """Encode one view, find its foreground, decide the fallback level, build its template."""
         config, quality = self.config, 1.0
         if query.mask is None and self.provider is not None:
             provided, quality = self.provider(query)
