@@ -25,6 +25,7 @@ from filelock import FileLock
 
 from egohieraloc.errors import DataError, VideoError
 from egohieraloc.inference.encoded import EncodedVideo
+from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.localize import Localizer
 from egohieraloc.memory.asking import MemoryAnswer, ask_all
@@ -39,7 +40,6 @@ from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
 from egohieraloc.result import Result
 from egohieraloc.types import Rgb, SampledVideo
-from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 KEPT_AT_ONCE = 16  # thumbnails in one change of the catalogue
@@ -158,7 +158,9 @@ class Memory:
         entry = self.find(video)
         files = [entry.source.path] if entry.camera is not None else []
         if entry.ready:
-            files.append(str(self.localizer_cache / self.videos.known(entry).store))
+            store = FeatureStore(self.localizer_cache / self.videos.known(entry).store)
+            regions = RegionMemory.of(self.localizer_cache, store.key)
+            files += [str(store.folder), str(regions.folder)]
         self.videos.remove(entry, files)
         self._empty_trash()
 
@@ -167,12 +169,11 @@ class Memory:
         return self.videos.thumbnail(video if isinstance(video, str) else video.id, time_s)
 
     def encoded(self, entry: VideoEntry) -> EncodedVideo | None:
-        """What is stored of a video, without opening it; None where another network made it."""
+        """What is known of a video, without opening it; None where another network made it."""
         known = self.videos.known(entry)
         if known.model != self._model:
             return None
-        letterbox = Letterbox(entry.info.width, entry.info.height, self.localizer.predictor.config.input_size)
-        return EncodedVideo(known.video, letterbox, FeatureStore(self.localizer_cache / known.store))
+        return self.localizer.reopen(known.video, FeatureStore(Path(known.store)).key)
 
     @property
     def localizer_cache(self) -> Path:
@@ -189,7 +190,7 @@ class Memory:
         """What one video answers; None where neither its file nor its features are there."""
         encoded = self.encoded(entry)
         if encoded is not None:
-            with suppress(VideoError):  # features were thrown out: they are made again below
+            with suppress(VideoError):  # features were thrown out and the file is not where it was
                 return self.localizer.ask(query, before(encoded, until_s), progress=progress)
         if not entry.exists:
             return None
