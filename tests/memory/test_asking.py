@@ -133,7 +133,9 @@ def test_a_sure_sighting_comes_before_a_better_guess() -> None:
 
 @pytest.mark.parametrize("score", [0.1, 0.3])
 def test_the_best_guess_is_told_where_nothing_is_sure(score: float) -> None:
-    answer = Shelf({entry(i, 0, 10): result(1, 2, s, found=False) for i, s in enumerate((0.2, score))}).answer()
+    answer = Shelf(
+        {entry(i, 0, 10): result(1, 2, s, found=False) for i, s in enumerate((0.2, score))}
+    ).answer()
     assert not answer.found
     assert answer.sightings[0].score == max(0.2, score)
     assert answer.summary.startswith("Not found. The closest is on Thursday")
