@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_module
 from collections.abc import Iterable, Iterator
 from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
@@ -68,9 +69,12 @@ def add(
     if ray is not None:
         from egohieraloc.memory.cluster import System, read_on_ray
 
-        system = System(model, device, fps, tuple(settings or ()), opened.localizer_cache)
+        chosen = str(Path(model).resolve()) if Path(model).is_file() else model
+        rate = opened.localizer.config.search.fps
+        system = System(chosen, device, rate, tuple(settings or ()), opened.localizer_cache)
+        readable = [video for video in map(partial(_opened, folder_fps), found) if video is not None]
         with progress_bars() as progress:
-            read_on_ray(opened, found, system, ray, folder_fps=folder_fps, progress=progress)
+            read_on_ray(opened, readable, system, ray, progress=progress)
     failed = 0
     for path in found:
         try:
@@ -233,6 +237,14 @@ def _videos_in(paths: Iterable[Path]) -> Iterator[Path]:
         if path.is_dir() and not videos and not any(p.suffix.lower() in ENDINGS for p in inside):
             raise VideoError(f"The folder {path} holds neither videos nor images.")
         yield from videos or [path]
+
+
+def _opened(folder_fps: float, path: Path) -> Video | None:
+    """The video, or None where it cannot be read: adding it says why."""
+    try:
+        return Video.open(path, folder_fps=folder_fps)
+    except VideoError:
+        return None
 
 
 def _zone(name: str | None) -> tzinfo | None:

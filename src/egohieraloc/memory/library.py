@@ -86,21 +86,31 @@ class Memory:
         start: when it began, instead of what its name, container or date say; `zone`: of times without one.
         """
         opened = video if isinstance(video, Video) else Video.open(video)
-        content = opened.content_hash
-        with self._turn(content):
-            entry = self.knows(opened)
-            if entry is None:
-                began = start_of(opened, start, zone=zone)
-                entry = self.videos.begin(
-                    VideoEntry(
-                        "", content, opened.source, opened.info, opened.duration_s, began, camera=camera
-                    )
-                )
-            elif start is not None:
-                entry = self.videos.set_start(entry, Start(aware(start, zone), "given"))
+        with self._turn(opened.content_hash):
+            entry = self.begin(opened, start=start, zone=zone, camera=camera)
             if not entry.ready:
                 self._read(entry, opened, progress)
         return self.videos.get(entry.id)
+
+    def begin(
+        self,
+        video: Video,
+        *,
+        start: datetime | None = None,
+        zone: tzinfo | None = None,
+        camera: str | None = None,
+    ) -> VideoEntry:
+        """Note a video in the catalogue without reading it; see `add`."""
+        entry = self.knows(video)
+        if entry is None:
+            began = start_of(video, start, zone=zone)
+            new = VideoEntry(
+                "", video.content_hash, video.source, video.info, video.duration_s, began, camera=camera
+            )
+            return self.videos.begin(new)
+        if start is not None:
+            return self.videos.set_start(entry, Start(aware(start, zone), "given"))
+        return entry
 
     def knows(self, video: Video) -> VideoEntry | None:
         """The entry of a video that was added before, wherever its file was then."""
