@@ -71,7 +71,7 @@ def add(
 
         chosen = str(Path(model).resolve()) if Path(model).is_file() else model
         rate = opened.localizer.config.search.fps
-        system = System(chosen, device, rate, tuple(settings or ()), opened.localizer_cache)
+        system = System(chosen, device, rate, tuple(settings or ()), opened.cache)
         readable = [video for video in map(partial(_opened, folder_fps), found) if video is not None]
         with progress_bars() as progress:
             read_on_ray(opened, readable, system, ray, progress=progress)
@@ -159,9 +159,9 @@ def objects(
     json: Json = False,
 ) -> None:
     """List the saved objects and when each was last seen; save or forget one."""
-    from egohieraloc.memory.library import Memory
+    from egohieraloc.memory.shelf import Shelf
 
-    opened = Memory.open(memory, create=save is not None)
+    opened = Shelf(memory, create=save is not None)
     if save is not None:
         read = common.QueryOptions(query or (), box or (), (), query_mask or ()).read(None)
         opened.objects.save(save, read)
@@ -185,9 +185,9 @@ def objects(
 @app.command("list")
 def list_videos(memory: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
     """List the videos by when they began."""
-    from egohieraloc.memory.library import Memory
+    from egohieraloc.memory.shelf import Shelf
 
-    entries = Memory.open(memory, create=False).list()
+    entries = Shelf(memory, create=False).list()
     if json:
         print(json_module.dumps([_row(entry) for entry in entries]))
         return
@@ -201,9 +201,9 @@ def remove(
     memory: Folder = DEFAULT_FOLDER,
 ) -> None:
     """Forget videos and what they answered. Your own files stay; recordings of a camera are deleted."""
-    from egohieraloc.memory.library import Memory
+    from egohieraloc.memory.shelf import Shelf
 
-    opened = Memory.open(memory, create=False)
+    opened = Shelf(memory, create=False)
     for video in videos:
         entry = opened.find(video)
         opened.remove(entry)
@@ -220,11 +220,11 @@ def open_memory(
     create: bool = False,
 ) -> Memory:
     """The memory in a folder, with a Localizer from the common options."""
-    from egohieraloc.memory.catalogue import FILE
     from egohieraloc.memory.library import Memory
+    from egohieraloc.memory.shelf import Shelf
 
-    if not create and not (folder / FILE).is_file():
-        Memory.open(folder, create=False)  # says what is missing, before seconds are spent on the network
+    if not create:
+        Shelf(folder, create=False)  # says that none is there before seconds are spent on the network
     localizer: Localizer = common.build_localizer(model, device, settings, fps, folder.resolve() / "features")
     return Memory.open(folder, localizer=localizer, create=create)
 

@@ -12,7 +12,6 @@ they are and are never changed. Any number of processes may use a memory at once
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -23,14 +22,12 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock
 
-from egohieraloc.errors import DataError, VideoError
+from egohieraloc.errors import VideoError
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.localize import Localizer
 from egohieraloc.memory.asking import MemoryAnswer, ask_all
-from egohieraloc.memory.catalogue import FILE, Catalogue
-from egohieraloc.memory.objects import SavedObjects
-from egohieraloc.memory.questions import Questions
+from egohieraloc.memory.shelf import Shelf
 from egohieraloc.memory.thumbnails import slots, to_jpeg, watched
 from egohieraloc.memory.values import VideoEntry
 from egohieraloc.memory.videos import Known, Videos
@@ -45,17 +42,14 @@ from egohieraloc.video.reader import Video
 KEPT_AT_ONCE = 16  # thumbnails in one change of the catalogue
 
 
-class Memory:
+class Memory(Shelf):
     """Videos, saved objects, questions and answers in a folder; see `Memory.open`."""
 
-    def __init__(self, folder: Path, localizer: Localizer | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: str | Path, localizer: Localizer | None = None, *, create: bool = True
+    ) -> None:
         self._given = localizer
-        self.catalogue = Catalogue(folder)
-        self.videos = Videos(self.catalogue)
-        self.objects = SavedObjects(self.catalogue)
-        self.questions = Questions(self.catalogue)
-        self._empty_trash()
+        super().__init__(folder, create=create)
 
     @classmethod
     def open(cls, folder: str | Path, *, localizer: Localizer | None = None, create: bool = True) -> Memory:
@@ -63,14 +57,11 @@ class Memory:
 
         localizer: reads and asks the videos, by default the one that ships; it is loaded when first needed.
         """
-        folder = Path(folder).resolve()
-        if not create and not (folder / FILE).is_file():
-            raise DataError(f"There is no memory in {folder}. Make one: `egohieraloc memory add VIDEO`.")
-        return cls(folder, localizer)
+        return cls(folder, localizer, create=create)
 
     @cached_property
     def localizer(self) -> Localizer:
-        return self._given or Localizer.from_pretrained(cache=self.folder / "features")
+        return self._given or Localizer.from_pretrained(cache=self.cache)
 
     def add(
         self,
@@ -144,50 +135,18 @@ class Memory:
         )
         return replace(answer, question=self.questions.keep(sought, answer, object_id, until))
 
-    def list(self) -> list[VideoEntry]:
-        """All videos, by when they begin."""
-        return self.videos.all()
-
-    def find(self, video: VideoEntry | str | Path) -> VideoEntry:
-        """A video by its id, its path, or its name where only one has it."""
-        if isinstance(video, VideoEntry):
-            return video
-        name, entries = str(video), self.list()
-        for matching in (
-            [e for e in entries if e.id == name],
-            [e for e in entries if e.path == Path(name).absolute()],
-            [e for e in entries if e.path.name == name],
-        ):
-            if len(matching) == 1:
-                return matching[0]
-        raise DataError(f"The memory has no single video '{name}'. `memory list` gives ids, paths and names.")
-
-    def remove(self, video: VideoEntry | str | Path) -> None:
-        """Forget a video: its thumbnails, features and answers. A recording of a camera is deleted; a user's
-        own file stays."""
-        entry = self.find(video)
-        files = [entry.source.path] if entry.camera is not None else []
-        if entry.ready:
-            files.append(str(self.localizer_cache / self.videos.known(entry).store))
-        self.videos.remove(entry, files)
-        self._empty_trash()
-
-    def thumbnail(self, video: VideoEntry | str, time_s: float = 0.0) -> bytes | None:
-        """A small JPEG of a moment; it is there also when the video is not."""
-        return self.videos.thumbnail(video if isinstance(video, str) else video.id, time_s)
-
     def encoded(self, entry: VideoEntry) -> EncodedVideo | None:
         """What is stored of a video, without opening it; None where another network made it."""
         known = self.videos.known(entry)
         if known.model != self._model:
             return None
         letterbox = Letterbox(entry.info.width, entry.info.height, self.localizer.predictor.config.input_size)
-        return EncodedVideo(known.video, letterbox, FeatureStore(self.localizer_cache / known.store))
+        return EncodedVideo(known.video, letterbox, FeatureStore(self.cache / known.store))
 
     @property
-    def localizer_cache(self) -> Path:
-        """Where features are."""
-        return self.folder / "features" if self._given is None else self._given.cache
+    def cache(self) -> Path:
+        """Where features are: in the folder, or where the given Localizer keeps them."""
+        return super().cache if self._given is None else self._given.cache
 
     @property
     def _model(self) -> str:
@@ -220,17 +179,6 @@ class Memory:
         locks = self.folder / "locks"
         locks.mkdir(exist_ok=True)
         return FileLock(str(locks / f"{content[:2]}.lock"))
-
-    def _empty_trash(self) -> None:
-        """Delete the files of what was removed, also by a process that died before it could."""
-        for row in self.catalogue.rows("SELECT path FROM trash"):
-            path = Path(row["path"])
-            if self.catalogue.row("SELECT 1 FROM videos WHERE store = ?", path.name) is None:
-                shutil.rmtree(path, ignore_errors=True)
-                with suppress(OSError):
-                    path.unlink()
-            with self.catalogue.change() as db:
-                db.execute("DELETE FROM trash WHERE path = ?", (row["path"],))
 
 
 class _Thumbnails:
