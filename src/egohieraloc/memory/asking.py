@@ -39,7 +39,7 @@ class MemoryAnswer:
         if self.found and not self.sightings[0].video.exists:
             words.append(f"The file {self.sightings[0].video.path} is no longer there; this is from memory.")
         if self.unanswered:
-            names = ", ".join(str(entry.path) for entry in self.unanswered)
+            names = ", ".join(entry.path.name for entry in self.unanswered)
             words.append(f"Not asked, since the file is gone and its features were thrown out: {names}.")
         return " ".join(words)
 

@@ -65,6 +65,7 @@ CREATE TABLE questions (
     until_us INTEGER,
     found INTEGER NOT NULL,
     message TEXT NOT NULL,
+    thumbnail BLOB NOT NULL,         -- JPEG of what was looked for
     video_id TEXT REFERENCES videos ON DELETE SET NULL,
     document BLOB                    -- result.json, compressed; gone with its video
 ) STRICT;

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from egohieraloc.errors import DataError
 from egohieraloc.memory.asking import MemoryAnswer
 from egohieraloc.memory.catalogue import Catalogue, from_us, to_us
+from egohieraloc.memory.thumbnails import to_jpeg
 from egohieraloc.memory.values import Question, Sighting
 from egohieraloc.memory.videos import ENTRY, entry_of
 from egohieraloc.memory.views import read_views, write_views
@@ -40,11 +41,12 @@ class Questions:
         chosen = answer.sightings[0].video.id if answer.sightings else None
         with self._catalogue.change() as db:
             cursor = db.execute(
-                "INSERT INTO questions (asked_us, object_id, until_us, found, message, video_id, document) "
-                "VALUES (?, ?, ?, ?, ?, (SELECT id FROM videos WHERE id = ?), ?)",
+                "INSERT INTO questions "
+                "(asked_us, object_id, until_us, found, message, thumbnail, video_id, document) "
+                "VALUES (?, ?, ?, ?, ?, ?, (SELECT id FROM videos WHERE id = ?), ?)",
                 (
                     to_us(datetime.now(UTC)), object_id, None if until is None else to_us(until),
-                    answer.found, answer.summary, chosen, document,
+                    answer.found, answer.summary, to_jpeg(query.crop), chosen, document,
                 ),
             )  # fmt: skip
             number = int(cursor.lastrowid or 0)
@@ -60,6 +62,10 @@ class Questions:
 
     def get(self, number: int) -> Question:
         return self._question(self._row(number))
+
+    def thumbnail(self, number: int) -> bytes:
+        """What was looked for, as a small JPEG."""
+        return bytes(self._row(number)["thumbnail"])
 
     def query(self, number: int) -> Query:
         """What was looked for."""
