@@ -21,19 +21,24 @@ from egohieraloc.geometry.depth import in_one_unit
 from egohieraloc.geometry.place import last_appearance, place
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.geometry.reference import PosedImages, Reference, to_metres
+from egohieraloc.geometry.visible import with_visible_points
 from egohieraloc.inference import tracker
 from egohieraloc.inference.answer import answer, maps_of
+from egohieraloc.inference.chunks import all_chunks
 from egohieraloc.inference.complete import completed
-from egohieraloc.inference.encoded import EncodedVideo, encode_video
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.live import LiveVideo
 from egohieraloc.inference.predict import Predictor
+from egohieraloc.inference.reading import Reading
+from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.search import QuerySearch
-from egohieraloc.inference.store import FeatureStore, default_cache, trim_cache
+from egohieraloc.inference.store import FeatureStore, default_cache
 from egohieraloc.models.query_mask import MaskProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
 from egohieraloc.poses import camera_poses
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
+from egohieraloc.recorded import recorded_cameras
 from egohieraloc.result import Result
 from egohieraloc.settings import override
 from egohieraloc.types import (
@@ -44,8 +49,10 @@ from egohieraloc.types import (
     NotLocalized,
     ResponseTrack,
     Rgb,
+    SampledVideo,
 )
 from egohieraloc.versions import versions
+from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 DepthSource = Callable[[Sequence[int]], Mapping[int, DepthMap]]  # frame numbers to maps, where there are any
@@ -120,22 +127,37 @@ class Localizer:
         *,
         indices: Ints | None = None,
         until_s: float | None = None,
+        dense: bool = False,
         progress: Progress = no_progress,
     ) -> EncodedVideo:
         """Bring what is known of a video up to date; a second call finds everything there.
 
-        indices: numbers of the frames to know, instead of those sampled at `search.fps`.
+        indices: numbers of the frames to know, instead of those sampled at `search.fps`;
+        dense: read every sample now. Else every second one is, and the others where a question needs them:
+        the answer is the same.
         """
         sampled = video.sampled(self.config.search.fps, indices=indices)
         name = f"{video.content_hash} {self.weights.features_fingerprint}".encode()
         key = hashlib.blake2b(name + sampled.frame_index.tobytes(), digest_size=12).hexdigest()
-        store = FeatureStore.of(self.cache, key)
-        encoded = encode_video(video, sampled, self.predictor, store, until_s=until_s, progress=progress)
-        trim_cache(self.cache, keep=store.folder)
+        encoded = self._stored(sampled, key, video).until(until_s)
+        if dense:
+            encoded.fill(all_chunks(len(encoded)), progress=progress)
+        encoded.remember(progress=progress)
         return encoded
 
+    def reopen(self, sampled: SampledVideo, key: str) -> EncodedVideo:
+        """A video that was encoded before, by its samples and the `key` of its store. The video itself is
+        opened only where its features were thrown out."""
+        return self._stored(sampled, key)
+
+    def _stored(self, sampled: SampledVideo, key: str, video: Video | None = None) -> EncodedVideo:
+        letterbox = Letterbox(sampled.info.width, sampled.info.height, self.predictor.config.input_size)
+        reading = Reading(sampled, letterbox, self.predictor, video)
+        store, memory = FeatureStore.of(self.cache, key), RegionMemory.of(self.cache, key)
+        return EncodedVideo(sampled, letterbox, store, reading, memory)
+
     def ask(self, query: Query, encoded: EncodedVideo, *, progress: Progress = no_progress) -> Result:
-        """Answer from stored features: no frame is decoded or encoded."""
+        """Answer from stored features; frames are decoded and encoded only where there are none yet."""
         search = QuerySearch(
             query=self.predictor.prepare(query),
             video=encoded,
@@ -193,10 +215,15 @@ class Localizer:
 
     def _placed(self, result: Result, video: Video, space: SpaceSources | None, progress: Progress) -> Result:
         space, clock = space or SpaceSources(), _Clock(result.timings_s)
-        cameras: Reconstruction | NotLocalized | None = space.cameras
-        if cameras is None:
+        given, samples = space.cameras, result.video.frame_index
+        if given is None and space.reference is None:
+            given = recorded_cameras(video)
+        cameras: Reconstruction | NotLocalized
+        if given is not None:
+            cameras = given.at_frames(samples)
+        else:
             anchors = space.reference.anchors if isinstance(space.reference, PosedImages) else ()
-            samples, sfm = result.video.frame_index, self.config.sfm
+            sfm = self.config.sfm
             cameras = camera_poses(video, samples, self.cache, sfm, anchors=anchors, progress=progress)
         clock.lap("camera poses")
         if isinstance(cameras, NotLocalized):
@@ -205,6 +232,7 @@ class Localizer:
             cameras = to_metres(cameras, space.reference)
         track = result.track
         predictions = last_appearance(track.predictions) if isinstance(track, ResponseTrack) else ()
+        cameras = with_visible_points(cameras, [p.frame_index for p in predictions])
         maps: Mapping[int, DepthMap] = {}
         if space.depth is not None and predictions:
             maps = space.depth([p.frame_index for p in predictions])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from egohieraloc.documents import read_json
 from egohieraloc.errors import DataError, MissingExtraError, OutputError
-from egohieraloc.files import atomic_folder, write_json
+from egohieraloc.files import atomic_folder, finish_folder, write_json
 from egohieraloc.geometry.place import describe
 from egohieraloc.geometry.reconstruction import Reconstruction, write_cameras
 from egohieraloc.images import mask_on_image, write_image
@@ -218,6 +218,8 @@ class Result:
         """Read what `save` wrote: a folder, or the result.json in it."""
         path = Path(path)
         folder, path = (path, path / "result.json") if path.is_dir() else (path.parent, path)
+        with suppress(OSError):  # of a folder that is not there, or may only be read
+            finish_folder(folder, replaces=FILES)
         document = read_document(path)
         from egohieraloc import result_json as parts
 
@@ -234,10 +236,10 @@ def read_document(path: Path) -> ResultDocument:
     from egohieraloc.result_schema import FORMAT, VERSION, ResultDocument
 
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = read_json(path)
     except FileNotFoundError as error:
         raise DataError(f"There is no answer at {path}. Make one: `egohieraloc locate ... --out`.") from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"Cannot read {path}: {error}. {REMEDY}") from error
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise DataError(f"{path} is not an answer, or of an egohieraloc before its first release. {REMEDY}")
@@ -257,6 +259,8 @@ def answer_folder(folder: str | Path, *inputs: str | Path | None) -> AbstractCon
     """`atomic_folder` for an answer. It takes the place of an earlier answer, of nothing else, and never of
     the video or the query."""
     folder = Path(folder)
+    with suppress(OSError):  # it may not be there yet
+        finish_folder(folder, replaces=FILES)
     there = [folder / name for name in FILES if (folder / name).exists()]
     if there and not _is_answer(folder / "result.json"):
         raise OutputError(
@@ -270,6 +274,6 @@ def answer_folder(folder: str | Path, *inputs: str | Path | None) -> AbstractCon
 
 def _is_answer(path: Path) -> bool:
     try:
-        return "curve" in json.loads(path.read_text(encoding="utf-8"))
+        return "curve" in read_json(path)
     except (OSError, ValueError, TypeError):
         return False

@@ -9,13 +9,14 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from egohieraloc.errors import QueryError
 from egohieraloc.geometry.reconstruction import (
     Reconstruction,
     SparsePoints,
     cameras_from_json,
     cameras_to_json,
 )
-from egohieraloc.images import write_image
+from egohieraloc.images import decode_grey, write_image
 from egohieraloc.query import Query
 from egohieraloc.result_schema import (
     CamerasPart,
@@ -272,8 +273,7 @@ def to_png(values: Bytes) -> str:
 
 
 def from_png(text: str) -> Bytes:
-    data = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
-    values = cv2.imdecode(data, cv2.IMREAD_UNCHANGED) if data.size else None
-    if values is None or values.ndim != 2 or values.dtype != np.uint8:
-        raise ValueError("a map is not an 8-bit grey PNG")
-    return np.asarray(values, np.uint8)
+    try:
+        return decode_grey(base64.b64decode(text, validate=True))
+    except QueryError as error:
+        raise ValueError("a map is not an 8-bit grey PNG") from error

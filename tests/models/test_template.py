@@ -99,8 +99,7 @@ def test_the_coarse_score_is_that_of_the_foreground_map(network: EgoHieraLocNet,
     cells = F.normalize(
         torch.randn(3, TINY.neck.match, 5, 7, generator=torch.Generator().manual_seed(1)), dim=1
     )
-    wide = sought.expand(3)
-    foreground, _ = similarity_maps(cells, wide.tokens, wide.foreground, wide.background, TINY.dpm)
+    foreground, _ = similarity_maps(cells, sought.tokens, sought.foreground, sought.background, TINY.dpm)
     torch.testing.assert_close(network.coarse_logits(cells, sought), network.coarse_from_map(foreground))
 
 

@@ -26,6 +26,10 @@ Settings = Annotated[
         "--set", help="Change a setting, e.g. temporal.rule=paper or network.dpm.top_k=1. Repeatable."
     ),
 ]
+Paper = Annotated[
+    bool,
+    typer.Option("--paper", help="The paper's method as printed; see docs/paper.md. --set wins over it."),
+]
 Fps = Annotated[str, typer.Option(help="Samples a second, or 'native' for every frame.")]
 FolderFps = Annotated[float, typer.Option(help="Images a second when VIDEO is a folder.")]
 Cache = Annotated[Path | None, typer.Option(help="Folder for features of videos.")]
@@ -52,7 +56,7 @@ QueryMasks = Annotated[
 
 
 def build_localizer(
-    model: str, device: str | None, settings: list[str] | None, fps: str, cache: Path | None
+    model: str, device: str | None, settings: Sequence[str] | None, fps: str, cache: Path | None
 ) -> Localizer:
     """A Localizer from the common options."""
     from egohieraloc.localize import Localizer, LocalizerConfig

@@ -11,6 +11,7 @@ import typer
 
 from egohieraloc.cli import common
 from egohieraloc.cli import space_options as space
+from egohieraloc.paper import settings_for
 from egohieraloc.progress import progress_bars
 from egohieraloc.report.build import write_views
 from egohieraloc.report.recording import find_rerun, write_recording
@@ -23,7 +24,9 @@ Rrd = Annotated[Path | None, typer.Option(help="Write a Rerun recording here; ne
 
 
 def locate(
-    video: Annotated[Path, typer.Argument(help="A video file, or a folder of images.")],
+    video: Annotated[
+        Path, typer.Argument(help="A video file, a folder of images, or an Aria recording (.vrs).")
+    ],
     query: common.QueryImages = None,
     box: common.QueryBoxes = None,
     at: common.Moments = None,
@@ -33,6 +36,9 @@ def locate(
     rrd: Rrd = None,
     in_3d: Annotated[bool, typer.Option("--3d", help="Also say where it is in space.")] = False,
     cameras: space.Cameras = None,
+    intrinsics: space.Intrinsics = None,
+    time_offset: space.TimeOffset = None,
+    cameras_unit: space.CamerasUnit = None,
     depth: space.Depth = None,
     depth_model: space.DepthModel = None,
     positions: space.Positions = None,
@@ -45,6 +51,7 @@ def locate(
     fps: common.Fps = "5",
     folder_fps: common.FolderFps = 5.0,
     settings: common.Settings = None,
+    paper: common.Paper = False,
     cache: common.Cache = None,
 ) -> None:
     """Find the last appearance of an object in a video."""
@@ -52,10 +59,11 @@ def locate(
     asked = common.QueryOptions(query or (), box or (), at or (), query_mask or ())
     searched = asked.read(source)
     given = space.SpaceOptions(
-        cameras, depth, depth_model, positions, posed_images, known_length, camera_height
-    )
+        cameras, intrinsics, time_offset, cameras_unit, depth, depth_model,
+        positions, posed_images, known_length, camera_height,
+    )  # fmt: skip
     sources = given.sources(source, in_3d=in_3d, device=device)
-    localizer = common.build_localizer(model, device, settings, fps, cache)
+    localizer = common.build_localizer(model, device, settings_for(settings, paper=paper), fps, cache)
     if rrd is not None:
         find_rerun()  # what is missing to write the answer shows now, not after the search
     with answer_folder(out, video, *asked.files, cameras) if out else nullcontext() as folder:

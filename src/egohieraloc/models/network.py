@@ -63,21 +63,6 @@ class QueryTemplate:
             torch.stack([view.gain for view in views]).amin(0),
         )
 
-    def expand(self, times: int) -> QueryTemplate:
-        """Each query repeated for `times` frames in a row."""
-
-        def repeat(x: Tensor) -> Tensor:
-            return x.repeat_interleave(times, 0)
-
-        return QueryTemplate(
-            repeat(self.tokens),
-            repeat(self.foreground),
-            repeat(self.background),
-            tuple(repeat(f) for f in self.filters),
-            repeat(self.semi_axes),
-            repeat(self.gain),
-        )
-
 
 @dataclass(frozen=True)
 class MatchOutput:
@@ -235,14 +220,13 @@ class EgoHieraLocNet(nn.Module):
         config = self.config
         runs = len(template.tokens)
         times = len(features) // runs
-        wide = template.expand(times)
         cells = features.match
         foreground, likelihood = similarity_maps(
-            cells, wide.tokens, wide.foreground, wide.background, config.dpm
+            cells, template.tokens, template.foreground, template.background, config.dpm
         )
-        response = dcf.respond(cells, wide.filters).amax(1)  # the best of the scales
+        response = dcf.respond(cells, template.filters).amax(1)  # the best of the scales
         state, followed = qam.follow(state, response.view(runs, times, *response.shape[1:]), config.qam)
-        location = followed.location * wide.gain[:, None, None]
+        location = followed.location * template.gain.repeat_interleave(times)[:, None, None]
         switched = (
             foreground * config.dpm.foreground,
             likelihood * config.dpm.likelihood,
@@ -250,8 +234,8 @@ class EgoHieraLocNet(nn.Module):
             location * config.qam.enabled,
         )
         maps = torch.stack(switched, 1)
-        sets = torch.stack([wide.foreground, wide.background], -1)
-        decoded = self.ram(features, maps, wide.tokens, sets, outlined=outlined, presence=presence)
+        sets = torch.stack([template.foreground, template.background], -1)
+        decoded = self.ram(features, maps, template.tokens, sets, outlined=outlined, presence=presence)
         return MatchOutput(decoded, foreground, likelihood, response, followed), state
 
 
