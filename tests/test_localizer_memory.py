@@ -139,3 +139,23 @@ def test_a_lost_memory_is_made_again(localizer: Localizer, frames: Path, made: l
     assert (again.memory.folder / "codewords.int8").read_bytes() == content
     same(first, localizer.ask(query_of(video), again))
     same(first, localizer.ask(query_of(video), replace(again, store=encoded.store)))
+
+
+def test_without_video_and_features_the_memory_still_tells_when(
+    localizer: Localizer, frames: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(frames, home)
+    video = Video.open(home)
+    encoded, query = localizer.encode(video), query_of(video)
+    for folder in (home, encoded.store.folder):
+        shutil.rmtree(folder)
+    reopened = localizer.reopen(encoded.video, encoded.store.key)
+    found = localizer.recall(query, reopened, most=3)
+    assert len(found) == 3
+    assert [g.similarity for g in found] == sorted((g.similarity for g in found), reverse=True)
+    starts = {g.start_s for g in localizer.recall(query, reopened, most=99)}
+    assert starts == {n * STRETCH / 5 for n in range(6)}
+    assert any(g.start_s <= 60 / 5 <= g.end_s for g in found)
+    early = localizer.recall(query, reopened.until(4.0), most=99)
+    assert sorted((g.start_s, g.end_s) for g in early) == [(0.0, 3.0), (3.2, 3.8)]

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
+
 from egohieraloc.config import (
     NetworkConfig,
     PlaceConfig,
@@ -24,11 +26,11 @@ from egohieraloc.geometry.reference import PosedImages, Reference, to_metres
 from egohieraloc.geometry.visible import with_visible_points
 from egohieraloc.inference import tracker
 from egohieraloc.inference.answer import answer, maps_of
-from egohieraloc.inference.chunks import all_chunks
+from egohieraloc.inference.chunks import STRETCH, all_chunks
 from egohieraloc.inference.complete import completed
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.live import LiveVideo
-from egohieraloc.inference.predict import Predictor
+from egohieraloc.inference.predict import Predictor, PreparedQuery
 from egohieraloc.inference.reading import Reading
 from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.search import QuerySearch
@@ -79,6 +81,15 @@ class SpaceSources:
     reference: Reference | None = None  # what makes the camera path metric
 
 
+@dataclass(frozen=True)
+class Glimpse:
+    """A stretch of a video that looks like a query, from memory alone."""
+
+    start_s: float
+    end_s: float
+    similarity: float  # in [-1, 1], of the best pair of regions
+
+
 def with_settings(config: LocalizerConfig, words: Iterable[str], weights: Weights) -> LocalizerConfig:
     """The config changed by words like `network.qam.decay=0.3`; the network's begins as the weights'."""
     return override(replace(config, network=config.network or weights.network.config), words)
@@ -100,6 +111,7 @@ class Localizer:
         self.weights = weights if self.config.network is None else weights.with_settings(self.config.network)
         self.cache = cache or default_cache()
         self.predictor = Predictor(self.weights, device=device, provider=provider)
+        self._last: tuple[Query, PreparedQuery] | None = None
 
     @classmethod
     def from_pretrained(
@@ -158,14 +170,7 @@ class Localizer:
 
     def ask(self, query: Query, encoded: EncodedVideo, *, progress: Progress = no_progress) -> Result:
         """Answer from stored features; frames are decoded and encoded only where there are none yet."""
-        search = QuerySearch(
-            query=self.predictor.prepare(query),
-            video=encoded,
-            predictor=self.predictor,
-            config=self.config.search,
-            temporal=self.config.temporal,
-            progress=progress,
-        )
+        search = self._search(query, encoded, progress)
         found = completed(search, answer(search, search.decode(search.coarse_scores())))
         return Result(
             query,
@@ -176,6 +181,38 @@ class Localizer:
             query_mask=search.query.mask,
             maps=maps_of(found, encoded.letterbox),
             versions={"weights": self.weights.fingerprint} | versions(),
+        )
+
+    def recall(self, query: Query, encoded: EncodedVideo, *, most: int = 5) -> list[Glimpse]:
+        """The moments that look most like the query, from what is remembered alone: neither features nor the
+        video are needed. Nothing is verified: `ask` answers, this is for a video that is gone."""
+        similarity = self._search(query, encoded, no_progress).remembered_similarity()
+        known = np.flatnonzero(~np.isnan(similarity))
+        best = known[np.argsort(-similarity[known], kind="stable")[:most]]
+        last = len(encoded) - 1
+        return [
+            Glimpse(
+                float(encoded.time_s[place * STRETCH]),
+                float(encoded.time_s[min((place + 1) * STRETCH - 1, last)]),
+                float(similarity[place]),
+            )
+            for place in best
+        ]
+
+    def _prepared(self, query: Query) -> PreparedQuery:
+        """Made once for a query that is asked of many videos."""
+        if self._last is None or self._last[0] is not query:
+            self._last = query, self.predictor.prepare(query)
+        return self._last[1]
+
+    def _search(self, query: Query, encoded: EncodedVideo, progress: Progress) -> QuerySearch:
+        return QuerySearch(
+            query=self._prepared(query),
+            video=encoded,
+            predictor=self.predictor,
+            config=self.config.search,
+            temporal=self.config.temporal,
+            progress=progress,
         )
 
     def locate(

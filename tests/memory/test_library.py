@@ -129,9 +129,12 @@ def test_features_that_were_thrown_out_are_made_again(memory: Memory, tmp_path: 
     shutil.rmtree(memory.encoded(entry).store.folder)
     path.unlink()
     third = memory.ask(red_square())
-    assert third.unanswered == (entry,)
-    assert "the file is gone and its features were thrown out" in third.summary
-    assert memory.thumbnail(entry) is not None
+    assert [glimpse.video for glimpse in third.remembered] == [entry]
+    assert third.remembered[0].box is None
+    assert "unverified, from memory" in third.summary
+    assert memory.questions.get(third.question).sightings == third.remembered
+    assert memory.thumbnail(entry, third.remembered[0].end_s) is not None
+    assert next(iter(memory.objects), None) is None
 
 
 def test_features_of_another_network_are_not_used(memory: Memory, tmp_path: Path) -> None:
@@ -142,7 +145,9 @@ def test_features_of_another_network_are_not_used(memory: Memory, tmp_path: Path
     assert memory.encoded(entry) is None
     assert memory.ask(red_square()).found
     assert memory.videos.known(entry).model == known.model
-    assert path.exists()
+    path.unlink()
+    memory.videos.finish(entry.id, replace(known, model="another"))
+    assert memory.ask(red_square()).unanswered == (entry,)
 
 
 def test_a_stopped_addition_goes_on(memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,11 +171,13 @@ def test_a_stopped_addition_goes_on(memory: Memory, tmp_path: Path, monkeypatch:
 def test_removing_forgets_all_of_a_video_but_the_users_file(filled: Memory, recordings: list[Path]) -> None:
     answer = filled.ask(red_square())
     entry = answer.sightings[0].video
-    store = filled.encoded(entry).store.folder
-    assert store.is_dir()
+    known = filled.encoded(entry)
+    assert known.store.folder.is_dir()
+    assert known.memory.folder.is_dir()
     filled.remove(entry.id)
     assert entry not in filled.list()
-    assert not store.exists()
+    assert not known.store.folder.exists()
+    assert not known.memory.folder.exists()
     assert entry.path.exists()
     assert filled.thumbnail(entry) is None
     with pytest.raises(DataError, match="its video was removed"):

@@ -18,7 +18,7 @@ from egohieraloc.inference.store import FeatureStore
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
 from egohieraloc.result import Result
-from egohieraloc.types import NotFound, ScoreCurve
+from egohieraloc.types import NotFound, SampledVideo, ScoreCurve
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
@@ -36,8 +36,11 @@ class FakeMemoryLocalizer:
         sampled = video.sampled(5.0)
         for _ in video.frames(sampled.frame_index):
             progress("encode", 1, 1)
-        letterbox = Letterbox(video.info.width, video.info.height, 64)
-        return EncodedVideo(sampled, letterbox, FeatureStore(self.cache / f"features-{video.content_hash}"))
+        return self.reopen(sampled, video.content_hash)
+
+    def reopen(self, sampled: SampledVideo, key: str) -> EncodedVideo:
+        letterbox = Letterbox(sampled.info.width, sampled.info.height, 64)
+        return EncodedVideo(sampled, letterbox, FeatureStore.of(self.cache, key))
 
     def ask(self, query: Query, encoded: EncodedVideo, *, progress: Progress = no_progress) -> Result:
         while (self.cache / "hold").exists():

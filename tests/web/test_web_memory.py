@@ -218,7 +218,7 @@ def test_the_page_shows_all_videos_and_asks_them(page: Any, crop: Path, world: t
     )
     assert page.locator("#sightings li").count() == 3
     assert page.locator("#days .seen").count() == 3
-    assert page.locator("#shown-marks rect.mark").get_attribute("x") == "70"
+    assert page.locator("#shown-marks rect.mark").get_attribute("x") == "50"  # at 2 s, as the image
     screenshot(page, "answer")
     page.locator("#sightings .row").nth(1).click()
     assert "20260311_190000.mp4" in page.inner_text("#answer-words")

@@ -34,14 +34,21 @@ class QuerySearch:
     def shortlist(self) -> Sequence[int]:
         """The sparse chunks to look at, in order: all of a short video, else those that the memory finds most
         similar, and those that it does not know."""
-        numbers, memory = sparse_chunks(len(self.video)), self.video.memory
-        if memory is None or not 0 < self.config.shortlist < len(numbers):
+        numbers = sparse_chunks(len(self.video))
+        if not 0 < self.config.shortlist < len(numbers):
             return numbers
-        similarity = memory.similarity(prototypes(self.predictor.tokens(self.query)), numbers)
+        similarity = self.remembered_similarity()
         unknown = np.isnan(similarity)
         margin = self.config.coarse_margin / self.predictor.coarse_gain
         chosen = best_and_latest(np.where(unknown, -np.inf, similarity), margin, self.config.shortlist)
         return [numbers[place] for place in np.flatnonzero(chosen | unknown)]
+
+    def remembered_similarity(self) -> NDArray[np.float32]:
+        """How similar each stretch is to the query, from memory alone; not a number where there is none."""
+        numbers, memory = sparse_chunks(len(self.video)), self.video.memory
+        if memory is None:
+            return np.full(len(numbers), np.nan, np.float32)
+        return memory.similarity(prototypes(self.predictor.tokens(self.query)), numbers)
 
     def coarse_scores(self) -> Floats:
         """Coarse scores (N,) of all samples, in logits, from descriptors alone.

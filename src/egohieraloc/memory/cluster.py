@@ -15,8 +15,7 @@ from typing import Any
 
 from egohieraloc.config import SearchConfig
 from egohieraloc.errors import EgoHieraLocError, MissingExtraError
-from egohieraloc.inference.encoded import encode_video
-from egohieraloc.inference.store import CHUNK, FeatureStore
+from egohieraloc.inference.chunks import PHASES, chunks_with
 from egohieraloc.localize import Localizer, LocalizerConfig
 from egohieraloc.memory.library import Memory
 from egohieraloc.memory.thumbnails import slots, to_jpeg, watched
@@ -24,7 +23,7 @@ from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Rgb, VideoSource
 from egohieraloc.video.reader import Video
 
-SEGMENT_SAMPLES = 1024  # some three minutes: a multiple of a chunk, and what is lost with a worker
+SEGMENT_SAMPLES = 1024  # some three minutes: a multiple of a stretch, and what is lost with a worker
 RETRIES = 3  # of a segment whose worker died
 GPU_SHARE = 0.25  # of a GPU, for each segment in work
 IN_FLIGHT = 2  # segments handed out for every worker: the others wait here
@@ -121,22 +120,9 @@ def read_segment(system: System, segment: Segment) -> list[Thumbnail]:
         if index in wanted:
             made[index] = (wanted[index], times_s[index], to_jpeg(rgb))
 
-    seen = watched(video, see)
-    store = _LaterChunks(localizer.encode(seen, until_s=0.0).store.folder, segment.first // CHUNK)
-    until_s = None if segment.last == len(sampled) else float(sampled.time_s[segment.last])
-    encode_video(seen, sampled, localizer.predictor, store, until_s=until_s)
+    encoded = localizer.encode(watched(video, see), until_s=0.0)  # nothing yet
+    encoded.fill(chunks_with(range(segment.first, segment.last, PHASES)))
     return list(made.values())
-
-
-class _LaterChunks(FeatureStore):
-    """A store of which only the chunks from one on are wanted."""
-
-    def __init__(self, folder: Path, first: int) -> None:
-        super().__init__(folder)
-        self._first = first
-
-    def has(self, number: int) -> bool:
-        return number < self._first or super().has(number)
 
 
 @lru_cache(maxsize=1)

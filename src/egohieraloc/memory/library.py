@@ -13,32 +13,28 @@ they are and are never changed. Any number of processes may use a memory at once
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 from filelock import FileLock
 
 from egohieraloc.errors import VideoError
 from egohieraloc.inference.encoded import EncodedVideo
-from egohieraloc.inference.store import FeatureStore
 from egohieraloc.localize import Localizer
-from egohieraloc.memory.asking import MemoryAnswer, ask_all
+from egohieraloc.memory.asking import MemoryAnswer, VideoAnswer, ask_all
 from egohieraloc.memory.shelf import Shelf
 from egohieraloc.memory.thumbnails import slots, to_jpeg, watched
-from egohieraloc.memory.values import VideoEntry
+from egohieraloc.memory.values import Sighting, VideoEntry
 from egohieraloc.memory.videos import Known, Videos
 from egohieraloc.memory.wall_clock import Start, aware, start_of
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
-from egohieraloc.result import Result
 from egohieraloc.types import Rgb, SampledVideo
-from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
+GLIMPSES = 1  # of a video that is gone: the stretch that looks most like the query
 KEPT_AT_ONCE = 16  # thumbnails in one change of the catalogue
 
 
@@ -136,12 +132,11 @@ class Memory(Shelf):
         return replace(answer, question=self.questions.keep(sought, answer, object_id, until))
 
     def encoded(self, entry: VideoEntry) -> EncodedVideo | None:
-        """What is stored of a video, without opening it; None where another network made it."""
+        """What is known of a video, without opening it; None where another network made it."""
         known = self.videos.known(entry)
         if known.model != self._model:
             return None
-        letterbox = Letterbox(entry.info.width, entry.info.height, self.localizer.predictor.config.input_size)
-        return EncodedVideo(known.video, letterbox, FeatureStore(self.cache / known.store))
+        return self.localizer.reopen(known.video, known.store)
 
     @property
     def cache(self) -> Path:
@@ -152,18 +147,22 @@ class Memory(Shelf):
     def _model(self) -> str:
         return self.localizer.weights.features_fingerprint
 
-    def _ask(
-        self, query: Query, entry: VideoEntry, until_s: float | None, progress: Progress
-    ) -> Result | None:
-        """What one video answers; None where neither its file nor its features are there."""
+    def _ask(self, query: Query, entry: VideoEntry, until_s: float | None, progress: Progress) -> VideoAnswer:
+        """What one video answers; where it would have to be read again and is gone, what it is remembered
+        by."""
         encoded = self.encoded(entry)
-        if encoded is not None:
-            with suppress(VideoError):  # features were thrown out: they are made again below
-                return self.localizer.ask(query, before(encoded, until_s), progress=progress)
-        if not entry.exists:
-            return None
-        encoded = self._read(entry, Video.reopen(entry.source), progress)
-        return self.localizer.ask(query, before(encoded, until_s), progress=progress)
+        if encoded is None:
+            if not entry.exists:
+                return ()
+            encoded = self._read(entry, Video.reopen(entry.source), progress)
+        searched = before(encoded, until_s)
+        try:
+            return self.localizer.ask(query, searched, progress=progress)
+        except VideoError:
+            if entry.exists:
+                raise
+        glimpses = self.localizer.recall(query, searched, most=GLIMPSES)
+        return tuple(Sighting(entry, g.start_s, g.end_s, g.similarity, None) for g in glimpses)
 
     def _read(self, entry: VideoEntry, video: Video, progress: Progress) -> EncodedVideo:
         """Encode a video, or what is missing of it, and keep thumbnails of what is decoded."""
@@ -171,7 +170,7 @@ class Memory(Shelf):
         encoded = self.localizer.encode(watched(video, thumbnails.see), progress=progress)
         thumbnails.finish(video)
         sampled = replace(encoded.video, source=replace(video.source, start=entry.start.time))
-        self.videos.finish(entry.id, Known(sampled, encoded.store.folder.name, self._model))
+        self.videos.finish(entry.id, Known(sampled, encoded.store.key, self._model))
         return replace(encoded, video=sampled)
 
     def _turn(self, content: str) -> FileLock:
@@ -210,8 +209,6 @@ class _Thumbnails:
 
 
 def before(encoded: EncodedVideo, until_s: float | None) -> EncodedVideo:
-    """What was seen before the query time."""
-    if until_s is None:
-        return encoded
-    first = encoded.first(int(np.count_nonzero(encoded.time_s < until_s)))
-    return replace(first, video=replace(first.video, until_s=until_s))
+    """What was seen before the query time; all of a video that ended by then."""
+    ended = until_s is None or until_s > encoded.time_s[-1:].max(initial=0.0)
+    return encoded if ended else encoded.until(until_s)

@@ -52,8 +52,9 @@ class Questions:
             number = int(cursor.lastrowid or 0)
             if object_id is None:
                 write_views(db, query, "question_id", number)
-            for sighting in answer.sightings:
-                write_sighting(db, sighting, sure=answer.found, object_id=object_id, question_id=number)
+            for sighting in (*answer.sightings, *answer.remembered):
+                sure = answer.found and sighting.box is not None
+                write_sighting(db, sighting, sure=sure, object_id=object_id, question_id=number)
         return number
 
     def all(self) -> list[Question]:
@@ -121,18 +122,21 @@ def write_sighting(
     question_id: int | None = None,
 ) -> None:
     """Note a sighting, unless its video was removed meanwhile."""
+    shown = sighting.shown and json.dumps([sighting.shown[0], *sighting.shown[1].xyxy])
     db.execute(
         "INSERT INTO sightings "
-        "(video_id, object_id, question_id, sure, start_s, end_s, score, x1, y1, x2, y2) "
-        "SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM videos WHERE id = ?",
+        "(video_id, object_id, question_id, sure, start_s, end_s, score, box, shown) "
+        "SELECT id, ?, ?, ?, ?, ?, ?, ?, ? FROM videos WHERE id = ?",
         (
             object_id, question_id, sure, sighting.start_s, sighting.end_s, sighting.score,
-            *sighting.box.xyxy, sighting.video.id,
+            sighting.box and json.dumps(sighting.box.xyxy), shown, sighting.video.id,
         ),
     )  # fmt: skip
 
 
 def sighting_of_row(row: sqlite3.Row) -> Sighting:
     entry = entry_of({**dict(row), "id": row["video_id"]})
-    box = Box(*(row[side] for side in ("x1", "y1", "x2", "y2")))
-    return Sighting(entry, row["start_s"], row["end_s"], row["score"], box)
+    box = Box(*json.loads(row["box"])) if row["box"] else None
+    time_s, *sides = json.loads(row["shown"]) if row["shown"] else (None,)
+    shown = None if time_s is None else (time_s, Box(*sides))
+    return Sighting(entry, row["start_s"], row["end_s"], row["score"], box, shown)

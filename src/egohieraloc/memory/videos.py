@@ -31,7 +31,7 @@ class Known:
     """What is known of a ready video besides its entry: the samples, and where their features are."""
 
     video: SampledVideo
-    store: str  # name of the folder of features in the cache
+    store: str  # the key of its features and of what is remembered of it
     model: str  # fingerprint of the network that made them
 
 

@@ -209,7 +209,7 @@ def _details(sighting: Sighting) -> Event:
         "from": sighting.seen_from.isoformat(),
         "until": sighting.seen_until.isoformat(),
         "confidence": round(sighting.score, 4),
-        "box": [round(side, 1) for side in sighting.box.xyxy],
+        "box": sighting.box and [round(side, 1) for side in sighting.box.xyxy],
         "video": sighting.video.id,
         "path": str(sighting.video.path),
     }

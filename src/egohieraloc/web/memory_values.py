@@ -27,7 +27,11 @@ class MemoryVideo(Value):
 
 
 class MemorySighting(Value):
-    """An appearance of what was looked for; `box` is where it was at the end, in pixels of the video."""
+    """An appearance of what was looked for.
+
+    `box` is where it was at the end, in pixels of the video; null: its video is gone and only a memory of
+    something like it is left. `shown_s` and `shown_box` are a moment that a thumbnail shows.
+    """
 
     video: MemoryVideo
     seen_from: AwareDatetime
@@ -35,7 +39,9 @@ class MemorySighting(Value):
     start_s: float
     end_s: float
     score: float
-    box: BoxXyxy
+    box: BoxXyxy | None
+    shown_s: float
+    shown_box: BoxXyxy | None
 
 
 class MemoryQuestion(Value):
@@ -91,7 +97,9 @@ def sighting_value(sighting: Sighting) -> MemorySighting:
         start_s=sighting.start_s,
         end_s=sighting.end_s,
         score=sighting.score,
-        box=sighting.box.xyxy,
+        box=None if sighting.box is None else sighting.box.xyxy,
+        shown_s=sighting.shown[0] if sighting.shown else sighting.end_s,
+        shown_box=sighting.shown[1].xyxy if sighting.shown else None,
     )
 
 

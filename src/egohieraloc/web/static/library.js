@@ -157,8 +157,8 @@ function showQuestion(question) {
   byId("shown").hidden = !sightings.length;
   if (sightings.length) showSighting(sightings[0]);
   fill(byId("sightings"), sightings.map((sighting, rank) => ({
-    id: `${question.id} ${rank}`, image: thumbnail(sighting.video, sighting.end_s), title: when(sighting.seen_until),
-    note: `${question.found ? (rank ? "also" : "last") : "perhaps"} in ${sighting.video.name}`, current: rank === 0,
+    id: `${question.id} ${rank}`, image: thumbnail(sighting.video, sighting.shown_s), title: when(sighting.seen_until),
+    note: `${!question.found || !sighting.box ? "perhaps" : rank ? "also" : "last"} in ${sighting.video.name}`, current: rank === 0,
     open: () => showSighting(sighting),
   })));
   for (const row of byId("questions").children) row.querySelector(".row").setAttribute("aria-current", row.dataset.id === String(question?.id));
@@ -166,16 +166,16 @@ function showQuestion(question) {
 }
 
 function showSighting(sighting) {
-  const { video, box: [x1, y1, x2, y2] } = sighting;
-  byId("shown-image").src = thumbnail(video, sighting.end_s);
+  const { video, shown_box: box } = sighting;
+  byId("shown-image").src = thumbnail(video, sighting.shown_s);
   byId("shown-image").alt = `${video.name} at ${timeOfDay(sighting.seen_until)}`;
   byId("shown-marks").setAttribute("viewBox", `0 0 ${video.width} ${video.height}`);
-  const sides = { x: x1, y: y1, width: x2 - x1, height: y2 - y1 };
-  byId("shown-marks").replaceChildren(draw("rect", { class: "halo", ...sides }), draw("rect", { class: "mark", ...sides }));
+  const sides = box && { x: box[0], y: box[1], width: box[2] - box[0], height: box[3] - box[1] };
+  byId("shown-marks").replaceChildren(...(box ? ["halo", "mark"] : []).map((kind) => draw("rect", { class: kind, ...sides })));
   const gone = video.exists ? "" : " The file is gone; this is from memory.";
   byId("answer-words").textContent =
     `${dayName(recorded(sighting.seen_from).day)}, ${timeOfDay(sighting.seen_from)} – ${timeOfDay(sighting.seen_until)}, in ${video.name} ` +
-    `from ${clock(sighting.start_s)} to ${clock(sighting.end_s)}, confidence ${sighting.score.toFixed(2)}.${gone}`;
+    `from ${clock(sighting.start_s)} to ${clock(sighting.end_s)}, ${sighting.box ? "confidence" : "unverified, similarity"} ${sighting.score.toFixed(2)}.${gone}`;
   for (const row of byId("sightings").children) {
     const index = Number(row.dataset.id.split(" ")[1]);
     row.querySelector(".row").setAttribute("aria-current", state.question.sightings[index] === sighting);
