@@ -30,7 +30,7 @@ from egohieraloc.inference.chunks import STRETCH, all_chunks
 from egohieraloc.inference.complete import completed
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.live import LiveVideo
-from egohieraloc.inference.predict import Predictor
+from egohieraloc.inference.predict import Predictor, PreparedQuery
 from egohieraloc.inference.reading import Reading
 from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.search import QuerySearch
@@ -111,6 +111,7 @@ class Localizer:
         self.weights = weights if self.config.network is None else weights.with_settings(self.config.network)
         self.cache = cache or default_cache()
         self.predictor = Predictor(self.weights, device=device, provider=provider)
+        self._last: tuple[Query, PreparedQuery] | None = None
 
     @classmethod
     def from_pretrained(
@@ -198,9 +199,15 @@ class Localizer:
             for place in best
         ]
 
+    def _prepared(self, query: Query) -> PreparedQuery:
+        """Made once for a query that is asked of many videos."""
+        if self._last is None or self._last[0] is not query:
+            self._last = query, self.predictor.prepare(query)
+        return self._last[1]
+
     def _search(self, query: Query, encoded: EncodedVideo, progress: Progress) -> QuerySearch:
         return QuerySearch(
-            query=self.predictor.prepare(query),
+            query=self._prepared(query),
             video=encoded,
             predictor=self.predictor,
             config=self.config.search,

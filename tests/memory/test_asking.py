@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import made_up
-from egohieraloc.memory.asking import OTHERS, MemoryAnswer, ask_all
-from egohieraloc.memory.values import VideoEntry
+from egohieraloc.memory.asking import OTHERS, MemoryAnswer, VideoAnswer, ask_all
+from egohieraloc.memory.values import Sighting, VideoEntry
 from egohieraloc.memory.wall_clock import Start
 from egohieraloc.result import Result
 from egohieraloc.types import Box, FramePrediction, NotFound, ResponseTrack, VideoInfo, VideoSource
@@ -44,10 +44,10 @@ def result(start_s: float, end_s: float, score: float, *, found: bool = True) ->
 class Shelf:
     """Videos with known answers, and a record of who was asked."""
 
-    answers: dict[VideoEntry, Result | None]
+    answers: dict[VideoEntry, VideoAnswer]
     asked: list[tuple[str, float | None]] = field(default_factory=list)
 
-    def ask(self, entry: VideoEntry, until_s: float | None) -> Result | None:
+    def ask(self, entry: VideoEntry, until_s: float | None) -> VideoAnswer:
         self.asked.append((entry.id, until_s))
         return self.answers[entry]
 
@@ -116,12 +116,28 @@ def test_nothing_to_ask() -> None:
 
 def test_what_cannot_be_asked_is_told() -> None:
     gone, there = entry(0, 500, 10), entry(1, 0, 100)
-    answer = Shelf({gone: None, there: result(1, 2, 0.75)}).answer()
+    answer = Shelf({gone: (), there: result(1, 2, 0.75)}).answer()
     assert answer.unanswered == (gone,)
     assert "on Thursday, 12 March 2026 from 12:00:01 to 12:00:02 in 1.mp4" in answer.summary
     assert "10,20,20,40 (x,y,w,h), confidence 0.75" in answer.summary
     assert "/gone/1.mp4 is no longer there; this is from memory" in answer.summary
-    assert "thrown out: /gone/0.mp4" in answer.summary
+    assert "another network remembers it: 0.mp4" in answer.summary
+
+
+def test_what_is_only_remembered_is_told_and_is_not_the_answer() -> None:
+    gone, there = entry(0, 500, 10), entry(1, 0, 100)
+    glimpse = Sighting(gone, 3.0, 6.0, 0.81, None)
+    answer = Shelf({gone: (glimpse,), there: result(1, 2, 0.75)}).answer()
+    assert answer.sightings[0].video is there
+    assert answer.remembered == (glimpse,)
+    assert "/gone/0.mp4 is gone; unverified, from memory" in answer.summary
+    assert "from 12:08:23 to 12:08:26 in 0.mp4 (3.0 s to 6.0 s), similarity 0.81" in answer.summary
+
+
+def test_a_moment_with_a_thumbnail_is_shown_where_there_is_one() -> None:
+    """Thumbnails are of the first sample of every two seconds: here of frames 0 and 30."""
+    (shown,) = Shelf({entry(0, 0, 10): result(1, 2, 0.9)}).answer().sightings
+    assert shown.shown == (2.0, Box(10, 20, 30, 60))
 
 
 def test_a_sure_sighting_comes_before_a_better_guess() -> None:
@@ -133,7 +149,9 @@ def test_a_sure_sighting_comes_before_a_better_guess() -> None:
 
 @pytest.mark.parametrize("score", [0.1, 0.3])
 def test_the_best_guess_is_told_where_nothing_is_sure(score: float) -> None:
-    answer = Shelf({entry(i, 0, 10): result(1, 2, s, found=False) for i, s in enumerate((0.2, score))}).answer()
+    answer = Shelf(
+        {entry(i, 0, 10): result(1, 2, s, found=False) for i, s in enumerate((0.2, score))}
+    ).answer()
     assert not answer.found
     assert answer.sightings[0].score == max(0.2, score)
     assert answer.summary.startswith("Not found. The closest is on Thursday")

@@ -123,5 +123,5 @@ def test_a_folder_of_photographs(folder: Path) -> None:
 def test_times_that_people_write() -> None:
     assert parse_time("2026-03-12T10:15:30", BERLIN) == datetime(2026, 3, 12, 10, 15, 30, tzinfo=BERLIN)
     assert parse_time("2026-03-12 10:15Z") == datetime(2026, 3, 12, 10, 15, tzinfo=UTC)
-    with pytest.raises(ConfigError, match="2026-03-12T10:15:30.*got 'yesterday'"):
+    with pytest.raises(ConfigError, match=r"2026-03-12T10:15:30.*got 'yesterday'"):
         parse_time("yesterday")

@@ -24,6 +24,14 @@ COMMANDS = {
         "track",
         "Follow an object through a video; prints one JSON line per frame: frame, time_s, box and score.",
     ),
+    "memory": Command(
+        "memory", "app", "Keep a library of videos and ask where an object was last seen in all of them."
+    ),
+    "watch": Command(
+        "watch",
+        "watch",
+        "Record a camera into a memory while it runs, so that it can be asked at any moment.",
+    ),
     "train": Command("train", "train", "Train a network on composed clips, or on Ego4D-VQ and VISOR."),
     "distill": Command(
         "train",

@@ -92,9 +92,9 @@ class QueryOptions:
             raise QueryError(f"Say what to look for: --query IMAGE{moment}.")
         count = self._count("--box", len(self.boxes))
         frames = [video.frame_at(moment_s) for moment_s in self.moments_s]
-        views = zip(frames, *self._filled(count), strict=True)
+        shown = zip(frames, *self._filled(count), strict=True)
         return Query.of_views(
-            *(Query.from_image(f.rgb, box=b, mask=m, seen_at_s=f.time_s) for f, b, _, m in views)
+            *(Query.from_image(f.rgb, box=b, mask=m, seen_at_s=f.time_s) for f, b, _, m in shown)
         )
 
     def _count(self, name: str, wanted: int) -> int:

@@ -23,6 +23,9 @@ def serve(
     folder: Annotated[Path, typer.Option(help="Keeps videos, questions and answers.")] = Path(
         "egohieraloc_page"
     ),
+    memory: Annotated[
+        Path | None, typer.Option(help="The memory shown under /library; by default one in the folder.")
+    ] = None,
     max_gb: Annotated[float, typer.Option(help="Largest video taken, in gigabytes.")] = 2.0,
     model: common.Model = "mini",
     device: common.Device = None,
@@ -40,7 +43,16 @@ def serve(
 
     load_weights(find_weights(model))  # a wrong model shows now, not at the first question
     make = partial(common.build_localizer, model, device, settings, fps, folder.resolve() / "features")
-    app = create_app(folder, make, model=Path(model).stem, host=host, max_video_bytes=round(max_gb * 1e9))
+    library = memory or folder / "memory"
+    remember = partial(common.build_localizer, model, device, settings, fps, library.resolve() / "features")
+    app = create_app(
+        folder,
+        make,
+        model=Path(model).stem,
+        host=host,
+        max_video_bytes=round(max_gb * 1e9),
+        memory=(library, remember),
+    )
     listening = _listen(host, port)
     port = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host

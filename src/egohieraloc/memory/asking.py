@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from egohieraloc.memory.thumbnails import slots
 from egohieraloc.memory.values import Sighting, VideoEntry
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.result import Result
 from egohieraloc.types import ResponseTrack
 
 OTHERS = 3  # further sightings, in other videos, that an answer comes with where there are some
-AskVideo = Callable[[VideoEntry, float | None], Result | None]  # until which second; None: it cannot be asked
+VideoAnswer = Result | tuple[Sighting, ...]  # or, of a video that is gone, moments that look like the query
+AskVideo = Callable[[VideoEntry, float | None], VideoAnswer]  # until which second
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +31,8 @@ class MemoryAnswer:
         Sighting, ...
     ]  # where `found` the answer first, then earlier ones; else the best guesses
     found: bool
-    unanswered: tuple[VideoEntry, ...] = ()  # neither the file nor what was known of it is there any more
+    remembered: tuple[Sighting, ...] = ()  # of videos that are gone: what looks like it, from memory alone
+    unanswered: tuple[VideoEntry, ...] = ()  # neither the file nor a memory of it is there
     question: int | None = None  # number under which it is kept
 
     @property
@@ -38,9 +41,12 @@ class MemoryAnswer:
         words = [self._words()]
         if self.found and not self.sightings[0].video.exists:
             words.append(f"The file {self.sightings[0].video.path} is no longer there; this is from memory.")
+        if self.remembered:
+            gone, moment = self.remembered[0].video.path, _moment(self.remembered[0])
+            words.append(f"The file {gone} is gone; unverified, from memory, it looks most like it {moment}.")
         if self.unanswered:
-            names = ", ".join(str(entry.path) for entry in self.unanswered)
-            words.append(f"Not asked, since the file is gone and its features were thrown out: {names}.")
+            names = ", ".join(entry.path.name for entry in self.unanswered)
+            words.append(f"Not asked, since the file is gone and another network remembers it: {names}.")
         return " ".join(words)
 
     def _words(self) -> str:
@@ -60,13 +66,15 @@ def ask_all(
     """The latest of the videos' answers. Only the result that counts is held in memory."""
     sure: list[Sighting] = []
     guesses: list[Sighting] = []
+    remembered: list[Sighting] = []
     unanswered: list[VideoEntry] = []
     best: tuple[tuple[float, float], Result] | None = None
     for done, entry in enumerate(worth_asking(entries, until, sure)):
         progress("videos", done, len(entries))
         result = ask(entry, None if until is None else (until - entry.start.time).total_seconds())
-        if result is None:
-            unanswered.append(entry)
+        if not isinstance(result, Result):
+            remembered += result
+            unanswered += [] if result else [entry]
             continue
         sighting = sighting_of(entry, result)
         if sighting is not None:
@@ -77,8 +85,11 @@ def ask_all(
     progress("videos", len(entries), len(entries))
     sure.sort(key=lambda s: (s.seen_until, s.score), reverse=True)
     guesses.sort(key=lambda s: s.score, reverse=True)
+    remembered.sort(key=lambda s: s.score, reverse=True)
     shown = (sure or guesses)[: 1 + OTHERS]
-    return MemoryAnswer(best and best[1], tuple(shown), bool(sure), tuple(unanswered))
+    return MemoryAnswer(
+        best and best[1], tuple(shown), bool(sure), tuple(remembered[: 1 + OTHERS]), tuple(unanswered)
+    )
 
 
 def worth_asking(
@@ -108,8 +119,10 @@ def sighting_of(entry: VideoEntry, result: Result) -> Sighting | None:
         if not result.alternatives:
             return None
         track = result.alternatives[0]
+    pictured = slots(result.video)
+    shown = [(p.time_s, p.box) for p in track if p.frame_index in pictured]
     last = track.predictions[-1]
-    return Sighting(entry, track.start_s, track.end_s, track.score, last.box)
+    return Sighting(entry, track.start_s, track.end_s, track.score, last.box, shown[-1] if shown else None)
 
 
 def _rank(result: Result, sighting: Sighting | None) -> tuple[float, float]:
@@ -121,9 +134,11 @@ def _rank(result: Result, sighting: Sighting | None) -> tuple[float, float]:
 
 def _moment(sighting: Sighting) -> str:
     first, last = sighting.seen_from, sighting.seen_until
-    x, y, width, height = (round(v) for v in sighting.box.xywh)
+    where = f"similarity {sighting.score:.2f}"
+    if sighting.box is not None:
+        x, y, width, height = (round(v) for v in sighting.box.xywh)
+        where = f"at the end in the box {x},{y},{width},{height} (x,y,w,h), confidence {sighting.score:.2f}"
     return (
         f"on {first:%A, %d %B %Y} from {first:%H:%M:%S} to {last:%H:%M:%S} in {sighting.video.path.name} "
-        f"({sighting.start_s:.1f} s to {sighting.end_s:.1f} s), at the end in the box "
-        f"{x},{y},{width},{height} (x,y,w,h), confidence {sighting.score:.2f}"
+        f"({sighting.start_s:.1f} s to {sighting.end_s:.1f} s), {where}"
     )

@@ -43,7 +43,7 @@ CREATE TABLE videos (
     ready INTEGER NOT NULL DEFAULT 0,
     sample_fps REAL,
     samples BLOB,                    -- numbers (int64) and times (float64) of the sampled frames, compressed
-    store TEXT,                      -- name of the folder of its features
+    store TEXT,                      -- key of its features and of what is remembered of it
     model TEXT                       -- fingerprint of what made them
 ) STRICT;
 CREATE INDEX videos_by_start ON videos (start_us);
@@ -65,6 +65,7 @@ CREATE TABLE questions (
     until_us INTEGER,
     found INTEGER NOT NULL,
     message TEXT NOT NULL,
+    thumbnail BLOB NOT NULL,         -- JPEG of what was looked for
     video_id TEXT REFERENCES videos ON DELETE SET NULL,
     document BLOB                    -- result.json, compressed; gone with its video
 ) STRICT;
@@ -87,7 +88,8 @@ CREATE TABLE sightings (
     start_s REAL NOT NULL,
     end_s REAL NOT NULL,
     score REAL NOT NULL,
-    x1 REAL NOT NULL, y1 REAL NOT NULL, x2 REAL NOT NULL, y2 REAL NOT NULL
+    box TEXT,                        -- JSON: x1, y1, x2, y2 at the end; none where only memory is left
+    shown TEXT                       -- JSON: seconds, x1, y1, x2, y2 where a thumbnail shows it
 ) STRICT;
 CREATE INDEX sightings_by_object ON sightings (object_id);
 CREATE INDEX sightings_by_question ON sightings (question_id);

@@ -12,50 +12,40 @@ they are and are never changed. Any number of processes may use a memory at once
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 from filelock import FileLock
 
-from egohieraloc.errors import DataError, VideoError
+from egohieraloc.errors import VideoError
 from egohieraloc.inference.encoded import EncodedVideo
-from egohieraloc.inference.regions import RegionMemory
-from egohieraloc.inference.store import FeatureStore
 from egohieraloc.localize import Localizer
-from egohieraloc.memory.asking import MemoryAnswer, ask_all
-from egohieraloc.memory.catalogue import FILE, Catalogue
-from egohieraloc.memory.objects import SavedObjects
-from egohieraloc.memory.questions import Questions
+from egohieraloc.memory.asking import MemoryAnswer, VideoAnswer, ask_all
+from egohieraloc.memory.shelf import Shelf
 from egohieraloc.memory.thumbnails import slots, to_jpeg, watched
-from egohieraloc.memory.values import VideoEntry
+from egohieraloc.memory.values import Sighting, VideoEntry
 from egohieraloc.memory.videos import Known, Videos
 from egohieraloc.memory.wall_clock import Start, aware, start_of
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
-from egohieraloc.result import Result
 from egohieraloc.types import Rgb, SampledVideo
 from egohieraloc.video.reader import Video
 
+GLIMPSES = 1  # of a video that is gone: the stretch that looks most like the query
 KEPT_AT_ONCE = 16  # thumbnails in one change of the catalogue
 
 
-class Memory:
+class Memory(Shelf):
     """Videos, saved objects, questions and answers in a folder; see `Memory.open`."""
 
-    def __init__(self, folder: Path, localizer: Localizer | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: str | Path, localizer: Localizer | None = None, *, create: bool = True
+    ) -> None:
         self._given = localizer
-        self.catalogue = Catalogue(folder)
-        self.videos = Videos(self.catalogue)
-        self.objects = SavedObjects(self.catalogue)
-        self.questions = Questions(self.catalogue)
-        self._empty_trash()
+        super().__init__(folder, create=create)
 
     @classmethod
     def open(cls, folder: str | Path, *, localizer: Localizer | None = None, create: bool = True) -> Memory:
@@ -63,14 +53,11 @@ class Memory:
 
         localizer: reads and asks the videos, by default the one that ships; it is loaded when first needed.
         """
-        folder = Path(folder).resolve()
-        if not create and not (folder / FILE).is_file():
-            raise DataError(f"There is no memory in {folder}. Make one: `egohieraloc memory add VIDEO`.")
-        return cls(folder, localizer)
+        return cls(folder, localizer, create=create)
 
     @cached_property
     def localizer(self) -> Localizer:
-        return self._given or Localizer.from_pretrained(cache=self.folder / "features")
+        return self._given or Localizer.from_pretrained(cache=self.cache)
 
     def add(
         self,
@@ -86,21 +73,31 @@ class Memory:
         start: when it began, instead of what its name, container or date say; `zone`: of times without one.
         """
         opened = video if isinstance(video, Video) else Video.open(video)
-        content = opened.content_hash
-        with self._turn(content):
-            entry = self.knows(opened)
-            if entry is None:
-                began = start_of(opened, start, zone=zone)
-                entry = self.videos.begin(
-                    VideoEntry(
-                        "", content, opened.source, opened.info, opened.duration_s, began, camera=camera
-                    )
-                )
-            elif start is not None:
-                entry = self.videos.set_start(entry, Start(aware(start, zone), "given"))
+        with self._turn(opened.content_hash):
+            entry = self.begin(opened, start=start, zone=zone, camera=camera)
             if not entry.ready:
                 self._read(entry, opened, progress)
         return self.videos.get(entry.id)
+
+    def begin(
+        self,
+        video: Video,
+        *,
+        start: datetime | None = None,
+        zone: tzinfo | None = None,
+        camera: str | None = None,
+    ) -> VideoEntry:
+        """Note a video in the catalogue without reading it; see `add`."""
+        entry = self.knows(video)
+        if entry is None:
+            began = start_of(video, start, zone=zone)
+            new = VideoEntry(
+                "", video.content_hash, video.source, video.info, video.duration_s, began, camera=camera
+            )
+            return self.videos.begin(new)
+        if start is not None:
+            return self.videos.set_start(entry, Start(aware(start, zone), "given"))
+        return entry
 
     def knows(self, video: Video) -> VideoEntry | None:
         """The entry of a video that was added before, wherever its file was then."""
@@ -134,68 +131,38 @@ class Memory:
         )
         return replace(answer, question=self.questions.keep(sought, answer, object_id, until))
 
-    def list(self) -> list[VideoEntry]:
-        """All videos, by when they begin."""
-        return self.videos.all()
-
-    def find(self, video: VideoEntry | str | Path) -> VideoEntry:
-        """A video by its id, its path, or its name where only one has it."""
-        if isinstance(video, VideoEntry):
-            return video
-        name, entries = str(video), self.list()
-        for matching in (
-            [e for e in entries if e.id == name],
-            [e for e in entries if e.path == Path(name).absolute()],
-            [e for e in entries if e.path.name == name],
-        ):
-            if len(matching) == 1:
-                return matching[0]
-        raise DataError(f"The memory has no single video '{name}'. `memory list` gives ids, paths and names.")
-
-    def remove(self, video: VideoEntry | str | Path) -> None:
-        """Forget a video: its thumbnails, features and answers. A recording of a camera is deleted; a user's
-        own file stays."""
-        entry = self.find(video)
-        files = [entry.source.path] if entry.camera is not None else []
-        if entry.ready:
-            store = FeatureStore(self.localizer_cache / self.videos.known(entry).store)
-            regions = RegionMemory.of(self.localizer_cache, store.key)
-            files += [str(store.folder), str(regions.folder)]
-        self.videos.remove(entry, files)
-        self._empty_trash()
-
-    def thumbnail(self, video: VideoEntry | str, time_s: float = 0.0) -> bytes | None:
-        """A small JPEG of a moment; it is there also when the video is not."""
-        return self.videos.thumbnail(video if isinstance(video, str) else video.id, time_s)
-
     def encoded(self, entry: VideoEntry) -> EncodedVideo | None:
         """What is known of a video, without opening it; None where another network made it."""
         known = self.videos.known(entry)
         if known.model != self._model:
             return None
-        return self.localizer.reopen(known.video, FeatureStore(Path(known.store)).key)
+        return self.localizer.reopen(known.video, known.store)
 
     @property
-    def localizer_cache(self) -> Path:
-        """Where features are."""
-        return self.folder / "features" if self._given is None else self._given.cache
+    def cache(self) -> Path:
+        """Where features are: in the folder, or where the given Localizer keeps them."""
+        return super().cache if self._given is None else self._given.cache
 
     @property
     def _model(self) -> str:
         return self.localizer.weights.features_fingerprint
 
-    def _ask(
-        self, query: Query, entry: VideoEntry, until_s: float | None, progress: Progress
-    ) -> Result | None:
-        """What one video answers; None where neither its file nor its features are there."""
+    def _ask(self, query: Query, entry: VideoEntry, until_s: float | None, progress: Progress) -> VideoAnswer:
+        """What one video answers; where it would have to be read again and is gone, what it is remembered
+        by."""
         encoded = self.encoded(entry)
-        if encoded is not None:
-            with suppress(VideoError):  # features were thrown out and the file is not where it was
-                return self.localizer.ask(query, before(encoded, until_s), progress=progress)
-        if not entry.exists:
-            return None
-        encoded = self._read(entry, Video.reopen(entry.source), progress)
-        return self.localizer.ask(query, before(encoded, until_s), progress=progress)
+        if encoded is None:
+            if not entry.exists:
+                return ()
+            encoded = self._read(entry, Video.reopen(entry.source), progress)
+        searched = before(encoded, until_s)
+        try:
+            return self.localizer.ask(query, searched, progress=progress)
+        except VideoError:
+            if entry.exists:
+                raise
+        glimpses = self.localizer.recall(query, searched, most=GLIMPSES)
+        return tuple(Sighting(entry, g.start_s, g.end_s, g.similarity, None) for g in glimpses)
 
     def _read(self, entry: VideoEntry, video: Video, progress: Progress) -> EncodedVideo:
         """Encode a video, or what is missing of it, and keep thumbnails of what is decoded."""
@@ -203,7 +170,7 @@ class Memory:
         encoded = self.localizer.encode(watched(video, thumbnails.see), progress=progress)
         thumbnails.finish(video)
         sampled = replace(encoded.video, source=replace(video.source, start=entry.start.time))
-        self.videos.finish(entry.id, Known(sampled, encoded.store.folder.name, self._model))
+        self.videos.finish(entry.id, Known(sampled, encoded.store.key, self._model))
         return replace(encoded, video=sampled)
 
     def _turn(self, content: str) -> FileLock:
@@ -211,17 +178,6 @@ class Memory:
         locks = self.folder / "locks"
         locks.mkdir(exist_ok=True)
         return FileLock(str(locks / f"{content[:2]}.lock"))
-
-    def _empty_trash(self) -> None:
-        """Delete the files of what was removed, also by a process that died before it could."""
-        for row in self.catalogue.rows("SELECT path FROM trash"):
-            path = Path(row["path"])
-            if self.catalogue.row("SELECT 1 FROM videos WHERE store = ?", path.name) is None:
-                shutil.rmtree(path, ignore_errors=True)
-                with suppress(OSError):
-                    path.unlink()
-            with self.catalogue.change() as db:
-                db.execute("DELETE FROM trash WHERE path = ?", (row["path"],))
 
 
 class _Thumbnails:
@@ -253,8 +209,6 @@ class _Thumbnails:
 
 
 def before(encoded: EncodedVideo, until_s: float | None) -> EncodedVideo:
-    """What was seen before the query time."""
-    if until_s is None:
-        return encoded
-    first = encoded.first(int(np.count_nonzero(encoded.time_s < until_s)))
-    return replace(first, video=replace(first.video, until_s=until_s))
+    """What was seen before the query time; all of a video that ended by then."""
+    ended = until_s is None or until_s > encoded.time_s[-1:].max(initial=0.0)
+    return encoded if ended else encoded.until(until_s)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from egohieraloc.errors import DataError
 from egohieraloc.memory.asking import MemoryAnswer
 from egohieraloc.memory.catalogue import Catalogue, from_us, to_us
+from egohieraloc.memory.thumbnails import to_jpeg
 from egohieraloc.memory.values import Question, Sighting
 from egohieraloc.memory.videos import ENTRY, entry_of
 from egohieraloc.memory.views import read_views, write_views
@@ -40,18 +41,20 @@ class Questions:
         chosen = answer.sightings[0].video.id if answer.sightings else None
         with self._catalogue.change() as db:
             cursor = db.execute(
-                "INSERT INTO questions (asked_us, object_id, until_us, found, message, video_id, document) "
-                "VALUES (?, ?, ?, ?, ?, (SELECT id FROM videos WHERE id = ?), ?)",
+                "INSERT INTO questions "
+                "(asked_us, object_id, until_us, found, message, thumbnail, video_id, document) "
+                "VALUES (?, ?, ?, ?, ?, ?, (SELECT id FROM videos WHERE id = ?), ?)",
                 (
                     to_us(datetime.now(UTC)), object_id, None if until is None else to_us(until),
-                    answer.found, answer.summary, chosen, document,
+                    answer.found, answer.summary, to_jpeg(query.crop), chosen, document,
                 ),
             )  # fmt: skip
             number = int(cursor.lastrowid or 0)
             if object_id is None:
                 write_views(db, query, "question_id", number)
-            for sighting in answer.sightings:
-                write_sighting(db, sighting, sure=answer.found, object_id=object_id, question_id=number)
+            for sighting in (*answer.sightings, *answer.remembered):
+                sure = answer.found and sighting.box is not None
+                write_sighting(db, sighting, sure=sure, object_id=object_id, question_id=number)
         return number
 
     def all(self) -> list[Question]:
@@ -60,6 +63,10 @@ class Questions:
 
     def get(self, number: int) -> Question:
         return self._question(self._row(number))
+
+    def thumbnail(self, number: int) -> bytes:
+        """What was looked for, as a small JPEG."""
+        return bytes(self._row(number)["thumbnail"])
 
     def query(self, number: int) -> Query:
         """What was looked for."""
@@ -115,18 +122,21 @@ def write_sighting(
     question_id: int | None = None,
 ) -> None:
     """Note a sighting, unless its video was removed meanwhile."""
+    shown = sighting.shown and json.dumps([sighting.shown[0], *sighting.shown[1].xyxy])
     db.execute(
         "INSERT INTO sightings "
-        "(video_id, object_id, question_id, sure, start_s, end_s, score, x1, y1, x2, y2) "
-        "SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM videos WHERE id = ?",
+        "(video_id, object_id, question_id, sure, start_s, end_s, score, box, shown) "
+        "SELECT id, ?, ?, ?, ?, ?, ?, ?, ? FROM videos WHERE id = ?",
         (
             object_id, question_id, sure, sighting.start_s, sighting.end_s, sighting.score,
-            *sighting.box.xyxy, sighting.video.id,
+            sighting.box and json.dumps(sighting.box.xyxy), shown, sighting.video.id,
         ),
     )  # fmt: skip
 
 
 def sighting_of_row(row: sqlite3.Row) -> Sighting:
     entry = entry_of({**dict(row), "id": row["video_id"]})
-    box = Box(*(row[side] for side in ("x1", "y1", "x2", "y2")))
-    return Sighting(entry, row["start_s"], row["end_s"], row["score"], box)
+    box = Box(*json.loads(row["box"])) if row["box"] else None
+    time_s, *sides = json.loads(row["shown"]) if row["shown"] else (None,)
+    shown = None if time_s is None else (time_s, Box(*sides))
+    return Sighting(entry, row["start_s"], row["end_s"], row["score"], box, shown)

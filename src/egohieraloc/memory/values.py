@@ -57,8 +57,9 @@ class Sighting:
     video: VideoEntry
     start_s: float
     end_s: float
-    score: float
-    box: Box  # at the end, in pixels of the video
+    score: float  # confidence; where there is no box the similarity of a remembered stretch, in [-1, 1]
+    box: Box | None  # at the end, in pixels of the video; None: remembered only, its video is gone
+    shown: tuple[float, Box] | None = None  # a moment of which there is a thumbnail, and the box there
 
     @property
     def seen_from(self) -> datetime:

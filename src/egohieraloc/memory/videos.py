@@ -31,7 +31,7 @@ class Known:
     """What is known of a ready video besides its entry: the samples, and where their features are."""
 
     video: SampledVideo
-    store: str  # name of the folder of features in the cache
+    store: str  # the key of its features and of what is remembered of it
     model: str  # fingerprint of the network that made them
 
 
@@ -57,12 +57,12 @@ class Videos:
         return None if row is None else entry_of(row)
 
     def begin(self, entry: VideoEntry) -> VideoEntry:
-        """Note that a video is being added; the entry under its id."""
+        """Note that a video is being added; the entry under its id, also where another process was first."""
         entry = replace(entry, id=secrets.token_hex(ID_BYTES), ready=False)
         offset = entry.start.time.utcoffset()
         with self._catalogue.change() as db:
             db.execute(
-                f"INSERT INTO videos ({ENTRY}, added_us) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                f"INSERT OR IGNORE INTO videos ({ENTRY}, added_us) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (
                     entry.id, entry.content, entry.source.path, entry.source.folder_fps, entry.info.width,
                     entry.info.height, str(entry.info.fps), entry.info.num_frames, entry.duration_s,
@@ -70,7 +70,7 @@ class Videos:
                     entry.start.origin, entry.camera, 0, to_us(datetime.now(UTC)),
                 ),
             )  # fmt: skip
-        return entry
+        return self.with_content(entry.content) or entry
 
     def finish(self, video_id: str, known: Known) -> None:
         """All of it is known now."""

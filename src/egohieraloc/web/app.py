@@ -16,10 +16,11 @@ from starlette.exceptions import HTTPException as AnyHttpError
 
 from egohieraloc import __version__
 from egohieraloc.errors import EgoHieraLocError
-from egohieraloc.web import queries, videos
+from egohieraloc.web import memory_routes, queries, videos
 from egohieraloc.web.guard import Guard
 from egohieraloc.web.jobs import BusyError, Locates
 from egohieraloc.web.library import Library, UnknownIdError
+from egohieraloc.web.memory_jobs import MemoryJobs
 from egohieraloc.web.server import Server
 from egohieraloc.web.values import About, Error
 
@@ -28,11 +29,13 @@ CSS, JS = "text/css", "text/javascript"
 PAGE, REPORT = ("egohieraloc.web", "static"), ("egohieraloc.report", "templates")
 SHARED_SCRIPTS = ("answer.js", "curve.js", "marks.js", "scene.js", "tools.js")
 OWN_SCRIPTS = ("page.js", "place.js", "requests.js", "rows.js", "viewer.js", "words.js")
+MEMORY_SCRIPTS = ("library.js", "timeline.js", "views.js")
 ASSETS = {
     "report.css": (*REPORT, CSS),
     "page.css": (*PAGE, CSS),
     **dict.fromkeys(SHARED_SCRIPTS, (*REPORT, JS)),
-    **dict.fromkeys(OWN_SCRIPTS, (*PAGE, JS)),
+    "library.css": (*PAGE, CSS),
+    **dict.fromkeys((*OWN_SCRIPTS, *MEMORY_SCRIPTS), (*PAGE, JS)),
 }
 REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": Error} for code in (400, 403, 404, 413, 422, 429, 507)
@@ -47,15 +50,22 @@ def create_app(
     host: str = "127.0.0.1",
     max_video_bytes: int = DEFAULT_MAX_VIDEO_BYTES,
     workers: int = 2,
+    memory: tuple[Path, Callable[[], Any]] | None = None,
 ) -> FastAPI:
-    """The application. `make` builds a Localizer; it is called in processes of its own, so it must pickle."""
+    """The application. `make` builds a Localizer; it is called in processes of its own, so it must pickle.
+
+    memory: folder of a memory, shown under /library, and what builds the Localizer that asks it.
+    """
     server = Server(Library(folder), make, workers)
+    jobs = None if memory is None else MemoryJobs(*memory)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         server.start()
         yield
         await run_in_threadpool(server.close)
+        if jobs is not None:
+            await run_in_threadpool(jobs.close)
 
     app = FastAPI(
         title="EgoHieraLoc",
@@ -72,6 +82,9 @@ def create_app(
     _add_page(app, About(version=__version__, model=model, max_video_bytes=max_video_bytes))
     app.include_router(videos.router)
     app.include_router(queries.router)
+    if jobs is not None:
+        app.state.memory = jobs
+        app.include_router(memory_routes.router)
     return app
 
 
@@ -79,6 +92,10 @@ def _add_page(app: FastAPI, about: About) -> None:
     @app.get("/", include_in_schema=False)
     def page() -> Response:
         return _asset(*PAGE, "page.html", "text/html")
+
+    @app.get("/library", include_in_schema=False)
+    def library_page() -> Response:
+        return _asset(*PAGE, "library.html", "text/html")
 
     @app.get("/static/{name}", include_in_schema=False)
     def asset(name: str) -> Response:
