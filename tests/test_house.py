@@ -59,6 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "localize": {"video", "models", "geometry", "inference", "poses", "recorded", "result"},
     # Views read a result and know nothing of how it was found.
     "report": {"video", "geometry", "result", "result_schema", "result_json"},
+    "export": {"video", "geometry", "report", "result"},
     "figures": {"data", "evaluation", "video", "geometry", "report", "result"},
 }
 OUTERMOST = {"cli", "web", "__init__", "__main__"}  # these may import everything

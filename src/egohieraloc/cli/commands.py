@@ -24,6 +24,8 @@ COMMANDS = {
         "track",
         "Follow an object through a video; prints one JSON line per frame: frame, time_s, box and score.",
     ),
+    "export": Command("export", "export", "Write an answer's cameras, points and object for other programs."),
+    "map": Command("export", "draw_map", "Show the last known places of several objects in one 3D view."),
     "train": Command("train", "train", "Train a network on composed clips, or on Ego4D-VQ and VISOR."),
     "distill": Command(
         "train",
