@@ -20,6 +20,7 @@ from egohieraloc.geometry.interpolate import TOLERANCE_S, TimedPath
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
 from egohieraloc.types import Floats
 
+_SINCE_1970 = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))  # numbers above which they count smaller units
 FLIP = np.diag([1.0, -1.0, -1.0])  # OpenGL's camera axes (x right, y up, z backward) to ours, and back
 
 
@@ -90,14 +91,22 @@ class FrameTable:
     names: tuple[str, ...] = ()
 
     def clocks(self) -> list[Floats]:
-        """Times of the frames (F,) by each clock that may be meant: the video's, and images called by
-        their time in seconds or nanoseconds."""
-        stems = [Path(name).stem for name in self.names]
-        try:
-            values = np.array([float(stem) for stem in stems])
-        except ValueError:
+        """Times of the frames (F,) by each clock that may be meant: the video's, and that of images which
+        are called by their time."""
+        named = [time_in_name(name) for name in self.names]
+        if not named or None in named:
             return [self.times_s]
-        return [self.times_s, values, values * 1e-6, values * 1e-9] if len(values) else [self.times_s]
+        return [self.times_s, np.array(named, np.float64)]
+
+
+def time_in_name(name: str) -> float | None:
+    """Seconds, where a file is called by a number of them, or of milli-, micro- or nanoseconds since 1970."""
+    try:
+        value = float(Path(name).stem)
+    except ValueError:
+        return None
+    scale = next((scale for least, scale in _SINCE_1970 if value >= least), 1.0)
+    return value * scale if math.isfinite(value) else None
 
 
 def matched(given: GivenCameras, frames: FrameTable) -> Reconstruction:
