@@ -266,10 +266,13 @@ def check_walk(options: argparse.Namespace) -> None:
             started = time.perf_counter()
             given[file], words = cameras_for(video, folder / file)
             print(f"{file}: {words[0]} {words[1]}; read and checked in {time.perf_counter() - started:.1f} s")
-    print("3D error in metres from given boxes, without depth")
-    for name, cameras in given.items():
-        errors = [object_error(instance, cameras) for instance in objects]
-        print(f"  {name:<16}", *(f"{error:.4f}" for error in errors), f" median {np.median(errors):.4f}")
+    depth = depth_of_device(data / "depth", frame_table(video), None)
+    for source in ("without depth", "with the sensor's"):
+        print(f"3D error in metres from given boxes, {source}")
+        for name, cameras in given.items():
+            read = depth if source != "without depth" else None
+            errors = [object_error(instance, cameras, read) for instance in objects]
+            print(f"  {name:<16}", *(f"{error:.4f}" for error in errors), f" median {np.median(errors):.4f}")
     if options.sfm:
         time_answer(objects[-1], video, given["trajectory.txt"], options.cache)
 
@@ -289,8 +292,10 @@ def true_walk(data: Path) -> Reconstruction:
     return Reconstruction(Camera("PINHOLE", values["width"], values["height"], params), frames, "m")
 
 
-def object_error(instance: dict, cameras: Reconstruction) -> float:
-    answer = place(given_track(instance), cameras, query_time_s=cameras.frames[-1].time_s)
+def object_error(instance: dict, cameras: Reconstruction, depth) -> float:
+    track = given_track(instance)
+    maps = depth([p.frame_index for p in track]) if depth else None
+    answer = place(track, cameras, query_time_s=cameras.frames[-1].time_s, depth=maps)
     if not isinstance(answer, Localization3D):
         return float("inf")
     return float(np.linalg.norm(answer.point_world - instance["center_world"]))

@@ -121,6 +121,31 @@ def test_an_even_motion_is_interpolated_exactly(time_s, turn, speed):
     np.testing.assert_allclose(found[0, :3, :3], expected, atol=1e-7)
 
 
+def test_the_error_of_an_interpolated_turn_is_bounded_and_none_of_an_even_one():
+    """A head that turns as 30 degrees times sin(4 t), known ten times a second."""
+    times_s, wanted_s = np.arange(0, 3.01, 0.1), np.linspace(0.2, 2.8, 301)
+
+    def path_of(angle) -> TimedPath:
+        matrices = np.tile(np.eye(4), (len(times_s), 1, 1))
+        matrices[:, :3, :3] = Rotation.from_euler("y", angle(times_s)[:, None]).as_matrix()
+        return TimedPath.sorted(times_s, matrices)
+
+    swing = path_of(lambda t: np.radians(30) * np.sin(4 * t))
+    truth = Rotation.from_euler("y", np.radians(30) * np.sin(4 * wanted_s)[:, None])
+    found = Rotation.from_matrix(swing.at(wanted_s)[0][:, :3, :3])
+    off, told = (truth.inv() * found).magnitude(), swing.turn_errors_rad(wanted_s)
+    assert (off <= 1.1 * told + 1e-3).all()
+    assert told.max() < 3 * off.max()
+    assert off.max() > 5e-3
+    np.testing.assert_allclose(path_of(lambda t: 0.7 * t).turn_errors_rad(wanted_s), 0, atol=1e-9)
+    np.testing.assert_allclose(swing.turn_errors_rad(times_s), 0, atol=1e-9)
+    after = path_of(lambda t: 0.7 * t).turn_errors_rad(np.array([3.01]))
+    np.testing.assert_allclose(after, 0.007, atol=1e-6)
+    views = [GivenView(matrix, time_s=t) for t, matrix in zip(times_s, swing.at(times_s)[0], strict=True)]
+    posed = matched(cameras(*views, convention=TRAJECTORY), FrameTable(wanted_s))
+    np.testing.assert_allclose([pose.turn_error_rad for pose in posed.poses.values()], told)
+
+
 def test_gaps_are_not_bridged_and_told():
     times_s = np.array([0.0, 0.1, 0.2, 0.2 + MAX_GAP_S + 0.15, 0.7])
     matrices = np.tile(np.eye(4), (5, 1, 1))

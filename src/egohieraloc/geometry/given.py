@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -65,6 +65,7 @@ class GivenView:
     frame: int | None = None
     name: str | None = None
     time_s: float | None = None
+    turn_error_rad: float = 0.0  # of the direction it looks in, where it was interpolated
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +114,16 @@ def matched(given: GivenCameras, frames: FrameTable) -> Reconstruction:
     """The poses of a video's frames: a `Reconstruction` with a row for every frame."""
     if given.views[0].time_s is None:
         frame_of_view = _by_name_or_number(given, frames.names, len(frames.times_s))
-        poses = {frame: given.convention.pose(given.views[v].matrix) for v, frame in frame_of_view.items()}
+        poses = {frame: _pose(given, given.views[view]) for view, frame in frame_of_view.items()}
         points = _renumbered(given.points, frame_of_view)
     else:
         poses, points = _by_time(given, frames), given.points
     rows = tuple(PosedFrame(i, float(t), poses.get(i)) for i, t in enumerate(frames.times_s))
     return Reconstruction(given.camera, rows, given.unit, points)
+
+
+def _pose(given: GivenCameras, view: GivenView) -> CameraPose:
+    return replace(given.convention.pose(view.matrix), turn_error_rad=view.turn_error_rad)
 
 
 def _by_name_or_number(given: GivenCameras, names: Sequence[str], count: int) -> dict[int, int]:
@@ -166,7 +171,11 @@ def _by_time(given: GivenCameras, frames: FrameTable) -> dict[int, CameraPose]:
             "--time-offset, the time of the poses' clock at the start of the video."
         )
     matrices, known = path.at(clocks[best])
-    return {index: TRAJECTORY.pose(matrices[index]) for index in np.flatnonzero(known).tolist()}
+    errors = path.turn_errors_rad(clocks[best])
+    return {
+        index: replace(TRAJECTORY.pose(matrices[index]), turn_error_rad=float(errors[index]))
+        for index in np.flatnonzero(known).tolist()
+    }
 
 
 def _near(times_s: Floats, clock: Floats) -> int:
