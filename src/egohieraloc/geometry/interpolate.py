@@ -72,9 +72,9 @@ class TimedPath:
         )  # (V - 1,) rad/s^2, the larger of both ends
         inside = (since_s >= 0) & (until_s >= 0) & (step_s[gap] <= MAX_GAP_S)
         aside_s = np.minimum(np.abs(since_s), np.abs(until_s))
-        return np.where(
-            inside, changes[gap] * since_s * until_s / 2, np.linalg.norm(speed, axis=1)[gap] * aside_s
-        )
+        between = changes[gap] * since_s * until_s / 2
+        errors: Floats = np.where(inside, between, np.linalg.norm(speed, axis=1)[gap] * aside_s)
+        return errors
 
     def _nearest(self, wanted_s: Floats) -> NDArray[np.int64]:
         after = np.clip(np.searchsorted(self.times_s, wanted_s), 0, len(self.times_s) - 1)
