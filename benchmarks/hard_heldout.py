@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from egohieraloc.data.base import Track
 from egohieraloc.files import write_json
+from egohieraloc.inference.chunks import samples_of
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.packing import PackedFeatures
-from egohieraloc.inference.predict import Predictor
-from egohieraloc.inference.store import CHUNK, FeatureStore
+from egohieraloc.inference.store import FeatureStore
 from egohieraloc.localize import Localizer
 from egohieraloc.settings import update
 from egohieraloc.training.composer.clip_composer import ClipComposer
@@ -103,18 +103,20 @@ class ClipFeatures(FeatureStore):
     def __len__(self) -> int:
         return self._length * len(self._clips)
 
+    def has(self, number: int) -> bool:
+        return True
+
     def read(self, number: int) -> PackedFeatures:
-        return PackedFeatures.cat(list(self._pieces(number)))
+        return PackedFeatures.cat(list(self._samples(number)))
 
     def read_match(self, number: int) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
-        pieces = list(self._pieces(number))
-        return np.concatenate([p.match for p in pieces]), np.concatenate([p.match_scale for p in pieces])
+        samples = list(self._samples(number))
+        return np.concatenate([s.match for s in samples]), np.concatenate([s.match_scale for s in samples])
 
-    def _pieces(self, number: int) -> Iterator[PackedFeatures]:
-        first, last = number * CHUNK, min((number + 1) * CHUNK, len(self))
-        for clip in range(first // self._length, -(-last // self._length)):
-            start = clip * self._length
-            yield self._clips[clip][max(first - start, 0) : last - start]
+    def _samples(self, number: int) -> Iterator[PackedFeatures]:
+        for sample in samples_of(number, len(self)):
+            clip, place = divmod(sample, self._length)
+            yield self._clips[clip][place : place + 1]
 
 
 def main() -> None:
@@ -203,7 +205,7 @@ def ask(
     localizer: Localizer, halves: Sequence[Sequence[HardClip]], *, seed: int
 ) -> Iterator[tuple[Outcome, Difficulty]]:
     """Ask for the object of each clip in a video of it and clips of the other half."""
-    packed = [[encoded(hard.clip, localizer.predictor) for hard in half] for half in halves]
+    packed = [[localizer.predictor.encode(hard.clip.frames) for hard in half] for half in halves]
     rng = np.random.default_rng(seed)
     for side, half in enumerate(halves):
         for number, hard in enumerate(half):
@@ -220,11 +222,6 @@ def ask(
             there = np.flatnonzero(hard.clip.presence)
             truth = last_stretch(Track(there + place * length, hard.clip.boxes_xyxy[there]))
             yield outcome(f"half {side}, clip {number}", truth, answered), hard.difficulty
-
-
-def encoded(clip: ComposedClip, predictor: Predictor) -> PackedFeatures:
-    index = np.arange(len(clip.frames))
-    return predictor.encode(clip.frames, index, index / FPS)
 
 
 def joined(parts: Sequence[PackedFeatures], canvas: int) -> EncodedVideo:

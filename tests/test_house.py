@@ -28,6 +28,7 @@ OPTIONAL = {
 # What each part may import besides itself and the parts that all may use.
 SEAM = [
     "errors",
+    "documents",
     "types",
     "boxes",
     "files",
@@ -46,10 +47,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": set(),
     "demo": set(),
     "ablations": set(),
+    "paper": set(),
     "inference": {"video", "models"},
     "poses": {"video", "geometry"},
     "recorded": {"video", "geometry"},
-    "training": {"video", "models", "data", "inference", "evaluation", "localize"},  # validation asks it all
+    # Validation asks it all.
+    "training": {"video", "models", "data", "inference", "evaluation", "localize", "paper"},
     # Runs of our own system; scoring needs no network.
     "evaluation": {"data", "video", "models", "geometry", "inference", "localize"},
     "notebook": {"video"},
@@ -57,6 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "result_json": {"geometry", "result_schema"},
     "result": {"geometry", "notebook", "result_schema", "result_json"},
     "localize": {"video", "models", "geometry", "inference", "poses", "recorded", "result"},
+    "memory": {"video", "inference", "localize", "result", "result_schema"},
     # Views read a result and know nothing of how it was found.
     "report": {"video", "geometry", "result", "result_schema", "result_json"},
     "export": {"video", "geometry", "report", "result"},

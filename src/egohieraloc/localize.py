@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
+
 from egohieraloc.config import (
     NetworkConfig,
     PlaceConfig,
@@ -24,12 +26,15 @@ from egohieraloc.geometry.reference import PosedImages, Reference, to_metres
 from egohieraloc.geometry.visible import with_visible_points
 from egohieraloc.inference import tracker
 from egohieraloc.inference.answer import answer, maps_of
+from egohieraloc.inference.chunks import STRETCH, all_chunks
 from egohieraloc.inference.complete import completed
-from egohieraloc.inference.encoded import EncodedVideo, encode_video
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.live import LiveVideo
 from egohieraloc.inference.predict import Predictor
+from egohieraloc.inference.reading import Reading
+from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.search import QuerySearch
-from egohieraloc.inference.store import FeatureStore, default_cache, trim_cache
+from egohieraloc.inference.store import FeatureStore, default_cache
 from egohieraloc.models.query_mask import MaskProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
 from egohieraloc.poses import camera_poses
@@ -46,8 +51,10 @@ from egohieraloc.types import (
     NotLocalized,
     ResponseTrack,
     Rgb,
+    SampledVideo,
 )
 from egohieraloc.versions import versions
+from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 DepthSource = Callable[[Sequence[int]], Mapping[int, DepthMap]]  # frame numbers to maps, where there are any
@@ -72,6 +79,15 @@ class SpaceSources:
     cameras: Reconstruction | None = None  # poses, instead of structure from motion
     depth: DepthSource | None = None  # depth maps of frames that show the object
     reference: Reference | None = None  # what makes the camera path metric
+
+
+@dataclass(frozen=True)
+class Glimpse:
+    """A stretch of a video that looks like a query, from memory alone."""
+
+    start_s: float
+    end_s: float
+    similarity: float  # in [-1, 1], of the best pair of regions
 
 
 def with_settings(config: LocalizerConfig, words: Iterable[str], weights: Weights) -> LocalizerConfig:
@@ -122,30 +138,38 @@ class Localizer:
         *,
         indices: Ints | None = None,
         until_s: float | None = None,
+        dense: bool = False,
         progress: Progress = no_progress,
     ) -> EncodedVideo:
         """Bring what is known of a video up to date; a second call finds everything there.
 
-        indices: numbers of the frames to know, instead of those sampled at `search.fps`.
+        indices: numbers of the frames to know, instead of those sampled at `search.fps`;
+        dense: read every sample now. Else every second one is, and the others where a question needs them:
+        the answer is the same.
         """
         sampled = video.sampled(self.config.search.fps, indices=indices)
         name = f"{video.content_hash} {self.weights.features_fingerprint}".encode()
         key = hashlib.blake2b(name + sampled.frame_index.tobytes(), digest_size=12).hexdigest()
-        store = FeatureStore.of(self.cache, key)
-        encoded = encode_video(video, sampled, self.predictor, store, until_s=until_s, progress=progress)
-        trim_cache(self.cache, keep=store.folder)
+        encoded = self._stored(sampled, key, video).until(until_s)
+        if dense:
+            encoded.fill(all_chunks(len(encoded)), progress=progress)
+        encoded.remember(progress=progress)
         return encoded
 
+    def reopen(self, sampled: SampledVideo, key: str) -> EncodedVideo:
+        """A video that was encoded before, by its samples and the `key` of its store. The video itself is
+        opened only where its features were thrown out."""
+        return self._stored(sampled, key)
+
+    def _stored(self, sampled: SampledVideo, key: str, video: Video | None = None) -> EncodedVideo:
+        letterbox = Letterbox(sampled.info.width, sampled.info.height, self.predictor.config.input_size)
+        reading = Reading(sampled, letterbox, self.predictor, video)
+        store, memory = FeatureStore.of(self.cache, key), RegionMemory.of(self.cache, key)
+        return EncodedVideo(sampled, letterbox, store, reading, memory)
+
     def ask(self, query: Query, encoded: EncodedVideo, *, progress: Progress = no_progress) -> Result:
-        """Answer from stored features: no frame is decoded or encoded."""
-        search = QuerySearch(
-            query=self.predictor.prepare(query),
-            video=encoded,
-            predictor=self.predictor,
-            config=self.config.search,
-            temporal=self.config.temporal,
-            progress=progress,
-        )
+        """Answer from stored features; frames are decoded and encoded only where there are none yet."""
+        search = self._search(query, encoded, progress)
         found = completed(search, answer(search, search.decode(search.coarse_scores())))
         return Result(
             query,
@@ -156,6 +180,32 @@ class Localizer:
             query_mask=search.query.mask,
             maps=maps_of(found, encoded.letterbox),
             versions={"weights": self.weights.fingerprint} | versions(),
+        )
+
+    def recall(self, query: Query, encoded: EncodedVideo, *, most: int = 5) -> list[Glimpse]:
+        """The moments that look most like the query, from what is remembered alone: neither features nor the
+        video are needed. Nothing is verified: `ask` answers, this is for a video that is gone."""
+        similarity = self._search(query, encoded, no_progress).remembered_similarity()
+        known = np.flatnonzero(~np.isnan(similarity))
+        best = known[np.argsort(-similarity[known], kind="stable")[:most]]
+        last = len(encoded) - 1
+        return [
+            Glimpse(
+                float(encoded.time_s[place * STRETCH]),
+                float(encoded.time_s[min((place + 1) * STRETCH - 1, last)]),
+                float(similarity[place]),
+            )
+            for place in best
+        ]
+
+    def _search(self, query: Query, encoded: EncodedVideo, progress: Progress) -> QuerySearch:
+        return QuerySearch(
+            query=self.predictor.prepare(query),
+            video=encoded,
+            predictor=self.predictor,
+            config=self.config.search,
+            temporal=self.config.temporal,
+            progress=progress,
         )
 
     def locate(

@@ -8,6 +8,7 @@ B batch, T time, N query tokens, D descriptor channels; windows and frames are R
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,19 +48,19 @@ class QueryTemplate:
     semi_axes: Tensor  # (B, S, 2) of the object at each scale, in cells
     gain: Tensor  # (B,) beta_QAM at fallback level 2, else 1
 
-    def expand(self, times: int) -> QueryTemplate:
-        """Each query repeated for `times` frames in a row."""
+    @classmethod
+    def joined(cls, views: Sequence[QueryTemplate]) -> QueryTemplate:
+        """Several views of each object as one: the tokens and filters of all of them.
 
-        def repeat(x: Tensor) -> Tensor:
-            return x.repeat_interleave(times, 0)
-
-        return QueryTemplate(
-            repeat(self.tokens),
-            repeat(self.foreground),
-            repeat(self.background),
-            tuple(repeat(f) for f in self.filters),
-            repeat(self.semi_axes),
-            repeat(self.gain),
+        Filters are sorted by scale, then by view, so that the middle one is of the middle scale.
+        """
+        return cls(
+            torch.cat([view.tokens for view in views], 1),
+            torch.cat([view.foreground for view in views], 1),
+            torch.cat([view.background for view in views], 1),
+            tuple(each for scale in zip(*(view.filters for view in views), strict=True) for each in scale),
+            torch.stack([view.semi_axes for view in views], 2).flatten(1, 2),
+            torch.stack([view.gain for view in views]).amin(0),
         )
 
 
@@ -219,14 +220,13 @@ class EgoHieraLocNet(nn.Module):
         config = self.config
         runs = len(template.tokens)
         times = len(features) // runs
-        wide = template.expand(times)
         cells = features.match
         foreground, likelihood = similarity_maps(
-            cells, wide.tokens, wide.foreground, wide.background, config.dpm
+            cells, template.tokens, template.foreground, template.background, config.dpm
         )
-        response = dcf.respond(cells, wide.filters).amax(1)  # the best of the scales
+        response = dcf.respond(cells, template.filters).amax(1)  # the best of the scales
         state, followed = qam.follow(state, response.view(runs, times, *response.shape[1:]), config.qam)
-        location = followed.location * wide.gain[:, None, None]
+        location = followed.location * template.gain.repeat_interleave(times)[:, None, None]
         switched = (
             foreground * config.dpm.foreground,
             likelihood * config.dpm.likelihood,
@@ -234,8 +234,8 @@ class EgoHieraLocNet(nn.Module):
             location * config.qam.enabled,
         )
         maps = torch.stack(switched, 1)
-        sets = torch.stack([wide.foreground, wide.background], -1)
-        decoded = self.ram(features, maps, wide.tokens, sets, outlined=outlined, presence=presence)
+        sets = torch.stack([template.foreground, template.background], -1)
+        decoded = self.ram(features, maps, template.tokens, sets, outlined=outlined, presence=presence)
         return MatchOutput(decoded, foreground, likelihood, response, followed), state
 
 

@@ -103,8 +103,8 @@ class Video:
     @cached_property
     def content_hash(self) -> str:
         """Equal for equal content, wherever it lies. A file of up to 1 GiB is hashed whole and a larger one
-        by its size and 1024 blocks of 1 MiB spread over it; a folder by its rate, the names and sizes of its
-        images and the content of up to 256 of them."""
+        by its size, its time of writing and 1024 blocks of 1 MiB spread over it; a folder by its rate and of
+        every image its name, size, time of writing, first and last bytes."""
         return self.backend.content_hash()
 
     @property
