@@ -15,6 +15,7 @@ from scipy.spatial.transform import Rotation
 
 from egohieraloc.errors import MissingExtraError, VideoError
 from egohieraloc.geometry.device_depth import depth_of_device
+from egohieraloc.memory.wall_clock import start_of
 from egohieraloc.recorded import cameras_for, frame_table, recorded_cameras
 from egohieraloc.types import Box
 from egohieraloc.video.reader import Video
@@ -60,6 +61,7 @@ def test_recordings_are_videos(name, size, count, start):
     assert [frame.rgb.shape for frame in frames] == [(size[1], size[0], 3)] * count
     np.testing.assert_allclose(np.diff(video.times_s), np.diff(video.backend.device_ns) / 1e9)
     assert (video.backend.started_at and video.backend.started_at.isoformat()) == start
+    assert start is None or start_of(video).time == video.backend.started_at  # as the memory knows it
     again = Video.reopen(video.source)
     assert again.content_hash == video.content_hash
     np.testing.assert_array_equal(again.frame(count - 1).rgb, frames[-1].rgb)

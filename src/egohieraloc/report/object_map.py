@@ -83,7 +83,7 @@ def mapped_object(name: str, result: Result) -> MappedObject:
     assert isinstance(place, Localization3D)
     assert isinstance(track, ResponseTrack)
     last_s = track.predictions[-1].time_s
-    start: datetime | None = getattr(result.video.source, "start", None)
+    start = result.video.source.start
     return MappedObject(
         name,
         place.point_world,
