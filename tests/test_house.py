@@ -63,6 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "memory": {"video", "inference", "localize", "result", "result_schema"},
     # Views read a result and know nothing of how it was found.
     "report": {"video", "geometry", "result", "result_schema", "result_json"},
+    "export": {"video", "geometry", "report", "result"},
     "figures": {"data", "evaluation", "video", "geometry", "report", "result"},
 }
 OUTERMOST = {"cli", "web", "__init__", "__main__"}  # these may import everything

@@ -117,6 +117,9 @@ def test_errors_of_a_view_are_known_in_full():
     assert view.depth_error == pytest.approx(wanted, rel=1e-5)
     assert view.diagonal_px == pytest.approx(16 * np.sqrt(2))
     assert view.pixel_error == pytest.approx(np.hypot(1, 0.08 * 16 * np.sqrt(2)))
+    unsteady = CameraPose(POSE.cam_from_world, turn_error_rad=0.02)
+    blurred = lift(prediction(), CAMERA, unsteady, DEFAULT)
+    assert blurred.pixel_error == pytest.approx(np.hypot(view.pixel_error, 0.02 * CAMERA.focal[0]))
     assert (view.semantic, view.frame_index) == (pytest.approx(0.8), 0)
 
 

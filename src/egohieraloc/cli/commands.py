@@ -32,6 +32,8 @@ COMMANDS = {
         "watch",
         "Record a camera into a memory while it runs, so that it can be asked at any moment.",
     ),
+    "export": Command("export", "export", "Write an answer's cameras, points and object for other programs."),
+    "map": Command("export", "draw_map", "Show the last known places of several objects in one 3D view."),
     "train": Command("train", "train", "Train a network on composed clips, or on Ego4D-VQ and VISOR."),
     "distill": Command(
         "train",

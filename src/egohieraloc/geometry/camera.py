@@ -213,6 +213,7 @@ class CameraPose:
     """Where a camera is and looks: `cam_from_world` is the 3x4 matrix [R | t]."""
 
     cam_from_world: Floats  # (3, 4)
+    turn_error_rad: float = 0.0  # standard deviation of the direction it looks in, where known
 
     def __post_init__(self) -> None:
         matrix = np.asarray(self.cam_from_world, np.float64)

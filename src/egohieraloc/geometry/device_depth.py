@@ -13,7 +13,7 @@ import numpy as np
 
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.depth import read_depth
-from egohieraloc.geometry.given import FrameTable
+from egohieraloc.geometry.given import FrameTable, time_in_name
 from egohieraloc.geometry.interpolate import TOLERANCE_S
 from egohieraloc.types import DepthMap, DepthUnit, Ints
 from egohieraloc.vrs import GEN1_TURNS, SUFFIX, open_vrs, quiet
@@ -96,27 +96,19 @@ def _by_number(files: Sequence[Path], frames: FrameTable) -> dict[int, Path]:
 
 
 def _by_time(files: Sequence[Path], frames: FrameTable) -> dict[int, Path]:
-    """Files called by seconds, micro- or nanoseconds; each frame takes the nearest that is near enough."""
-    timed = [(float(path.stem), path) for path in files if _is_number(path.stem)]
+    """Files called by their time; each frame takes the nearest one that is near enough."""
+    timed = [(time_s, path) for path in files if (time_s := time_in_name(path.name)) is not None]
     if not timed:
         return {}
-    values = np.array([value for value, _ in timed])
+    times_s = np.array([time_s for time_s, _ in timed])
     best: dict[int, Path] = {}
-    for unit in (1.0, 1e-6, 1e-9):
-        for clock in frames.clocks():
-            nearest = np.abs(values[None] * unit - clock[:, None]).argmin(1)
-            near = np.abs(values[nearest] * unit - clock) <= TOLERANCE_S
-            if near.sum() > len(best):
-                best = {i: timed[nearest[i]][1] for i in np.flatnonzero(near).tolist()}
+    for clock in frames.clocks():
+        nearest = np.abs(times_s[None] - clock[:, None]).argmin(1)
+        near = np.abs(times_s[nearest] - clock) <= TOLERANCE_S
+        if near.sum() > len(best):
+            best = {i: timed[nearest[i]][1] for i in np.flatnonzero(near).tolist()}
     return best
 
 
 def _plain(stem: str) -> str:
     return str(int(stem)) if stem.isdecimal() else stem
-
-
-def _is_number(stem: str) -> bool:
-    try:
-        return bool(np.isfinite(float(stem)))
-    except ValueError:
-        return False

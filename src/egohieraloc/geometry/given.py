@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -20,6 +20,7 @@ from egohieraloc.geometry.interpolate import TOLERANCE_S, TimedPath
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
 from egohieraloc.types import Floats
 
+_SINCE_1970 = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))  # numbers above which they count smaller units
 FLIP = np.diag([1.0, -1.0, -1.0])  # OpenGL's camera axes (x right, y up, z backward) to ours, and back
 
 
@@ -64,6 +65,7 @@ class GivenView:
     frame: int | None = None
     name: str | None = None
     time_s: float | None = None
+    turn_error_rad: float = 0.0  # of the direction it looks in, where it was interpolated
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,26 +92,38 @@ class FrameTable:
     names: tuple[str, ...] = ()
 
     def clocks(self) -> list[Floats]:
-        """Times of the frames (F,) by each clock that may be meant: the video's, and images called by
-        their time in seconds or nanoseconds."""
-        stems = [Path(name).stem for name in self.names]
-        try:
-            values = np.array([float(stem) for stem in stems])
-        except ValueError:
+        """Times of the frames (F,) by each clock that may be meant: the video's, and that of images which
+        are called by their time."""
+        named = [time_in_name(name) for name in self.names]
+        if not named or None in named:
             return [self.times_s]
-        return [self.times_s, values, values * 1e-6, values * 1e-9] if len(values) else [self.times_s]
+        return [self.times_s, np.array(named, np.float64)]
+
+
+def time_in_name(name: str) -> float | None:
+    """Seconds, where a file is called by a number of them, or of milli-, micro- or nanoseconds since 1970."""
+    try:
+        value = float(Path(name).stem)
+    except ValueError:
+        return None
+    scale = next((scale for least, scale in _SINCE_1970 if value >= least), 1.0)
+    return value * scale if math.isfinite(value) else None
 
 
 def matched(given: GivenCameras, frames: FrameTable) -> Reconstruction:
     """The poses of a video's frames: a `Reconstruction` with a row for every frame."""
     if given.views[0].time_s is None:
         frame_of_view = _by_name_or_number(given, frames.names, len(frames.times_s))
-        poses = {frame: given.convention.pose(given.views[v].matrix) for v, frame in frame_of_view.items()}
+        poses = {frame: _pose(given, given.views[view]) for view, frame in frame_of_view.items()}
         points = _renumbered(given.points, frame_of_view)
     else:
         poses, points = _by_time(given, frames), given.points
     rows = tuple(PosedFrame(i, float(t), poses.get(i)) for i, t in enumerate(frames.times_s))
     return Reconstruction(given.camera, rows, given.unit, points)
+
+
+def _pose(given: GivenCameras, view: GivenView) -> CameraPose:
+    return replace(given.convention.pose(view.matrix), turn_error_rad=view.turn_error_rad)
 
 
 def _by_name_or_number(given: GivenCameras, names: Sequence[str], count: int) -> dict[int, int]:
@@ -157,7 +171,11 @@ def _by_time(given: GivenCameras, frames: FrameTable) -> dict[int, CameraPose]:
             "--time-offset, the time of the poses' clock at the start of the video."
         )
     matrices, known = path.at(clocks[best])
-    return {index: TRAJECTORY.pose(matrices[index]) for index in np.flatnonzero(known).tolist()}
+    errors = path.turn_errors_rad(clocks[best])
+    return {
+        index: replace(TRAJECTORY.pose(matrices[index]), turn_error_rad=float(errors[index]))
+        for index in np.flatnonzero(known).tolist()
+    }
 
 
 def _near(times_s: Floats, clock: Floats) -> int:

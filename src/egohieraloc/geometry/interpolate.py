@@ -53,6 +53,29 @@ class TimedPath:
             known |= between
         return matrices, known
 
+    def turn_errors_rad(self, wanted_s: Floats) -> Floats:
+        """How far (N,) the direction at other times may be off, by how unevenly the body turns.
+
+        Between two poses a turn that speeds up by a leaves an even one by at most a t (T - t) / 2; beside the
+        nearest pose it is the whole turn since.
+        """
+        if len(self.times_s) < 2:
+            return np.zeros(len(wanted_s))
+        step_s = np.diff(self.times_s)
+        turns = Rotation.from_matrix(self.rotations[:-1].transpose(0, 2, 1) @ self.rotations[1:])
+        speed = turns.as_rotvec() / step_s[:, None]  # (V - 1, 3) rad/s
+        gap = np.clip(np.searchsorted(self.times_s, wanted_s) - 1, 0, len(step_s) - 1)
+        since_s, until_s = wanted_s - self.times_s[gap], self.times_s[gap + 1] - wanted_s
+        bend = np.linalg.norm(np.diff(speed, axis=0), axis=1) / ((step_s[1:] + step_s[:-1]) / 2)
+        changes = np.maximum(
+            np.append(bend, 0), np.append(0, bend)
+        )  # (V - 1,) rad/s^2, the larger of both ends
+        inside = (since_s >= 0) & (until_s >= 0) & (step_s[gap] <= MAX_GAP_S)
+        aside_s = np.minimum(np.abs(since_s), np.abs(until_s))
+        between = changes[gap] * since_s * until_s / 2
+        errors: Floats = np.where(inside, between, np.linalg.norm(speed, axis=1)[gap] * aside_s)
+        return errors
+
     def _nearest(self, wanted_s: Floats) -> NDArray[np.int64]:
         after = np.clip(np.searchsorted(self.times_s, wanted_s), 0, len(self.times_s) - 1)
         before = np.maximum(after - 1, 0)

@@ -117,7 +117,7 @@ def lift(
         camera=camera,
         pose=pose,
         pixel=np.array(box.center) if fusion.literal else _centre(prediction, region),
-        pixel_error=float(np.hypot(1.0, fusion.center_error_share * diagonal)) * _border_factor(box, camera),
+        pixel_error=_pixel_error(box, camera, pose, fusion),
         diagonal_px=diagonal,
         semantic=semantic_score(prediction, fusion),
     )
@@ -193,6 +193,13 @@ def _centre(prediction: FramePrediction, region: Region) -> Floats:
     if prediction.mask is None or not prediction.mask.any():
         return np.array(prediction.box.center)
     return np.average(region.pixels, axis=0, weights=np.maximum(region.probability, 1e-6))
+
+
+def _pixel_error(box: Box, camera: Camera, pose: CameraPose, fusion: FusionConfig) -> float:
+    """Of the object's centre: by its box, and by the direction the camera looks in."""
+    diagonal = float(np.hypot(box.width, box.height))
+    of_box = float(np.hypot(1.0, fusion.center_error_share * diagonal)) * _border_factor(box, camera)
+    return float(np.hypot(of_box, camera.focal[0] * pose.turn_error_rad))
 
 
 def _border_factor(box: Box, camera: Camera) -> float:

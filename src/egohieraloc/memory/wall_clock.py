@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
 from egohieraloc.errors import ConfigError
+from egohieraloc.video.aria import AriaRecording
 from egohieraloc.video.container import tags_of
 from egohieraloc.video.folder import Folder
 from egohieraloc.video.reader import Video
@@ -88,6 +89,8 @@ def time_in_name(name: str, zone: tzinfo | None = None) -> datetime | None:
 
 def _stored_start(video: Video, zone: tzinfo | None) -> datetime | None:
     """What the container says. GoPro's cameras write local time and call it UTC."""
+    if isinstance(video.backend, AriaRecording):
+        return video.backend.started_at
     tags = tags_of(video.path)
     for name in ("com.apple.quicktime.creationdate", "creation_time", "date_utc", "date"):
         with suppress(KeyError, ValueError):

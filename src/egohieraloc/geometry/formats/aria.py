@@ -70,8 +70,9 @@ def aria_cameras(recording: Path, device_ns: Ints, trajectory: Path | None = Non
         return None
     lens = _lens(provider, recording)
     matrices, known = path.at(device_ns / 1e9)
+    errors = path.turn_errors_rad(device_ns / 1e9)
     views = tuple(
-        GivenView(matrices[frame] @ lens.device_from_cam, frame=frame)
+        GivenView(matrices[frame] @ lens.device_from_cam, frame=frame, turn_error_rad=float(errors[frame]))
         for frame in np.flatnonzero(known).tolist()
     )
     source = f"the trajectory {trajectory}" if trajectory else f"the glasses' own odometry in {recording}"

@@ -75,8 +75,9 @@ def _camera(folder: Path, model: Any, images: list[Any]) -> Camera:
 
 
 def _points(model: Any, images: list[Any]) -> SparsePoints:
-    row_of_point = {number: row for row, number in enumerate(model.points3D)}
-    xyz = np.array([point.xyz for point in model.points3D.values()], np.float64).reshape(-1, 3)
+    numbers = sorted(model.points3D)
+    row_of_point = {number: row for row, number in enumerate(numbers)}
+    xyz = np.array([model.points3D[number].xyz for number in numbers], np.float64).reshape(-1, 3)
     view, point, pixel = [], [], []
     for row, image in enumerate(images):
         for seen in image.points2D:

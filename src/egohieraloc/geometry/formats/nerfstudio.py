@@ -21,8 +21,9 @@ _DISTORTION = ("k1", "k2", "p1", "p2", "k3", "k4")
 
 
 def is_transforms(value: Any) -> bool:
-    return isinstance(value, dict) and any(
-        isinstance(frame, dict) and "transform_matrix" in frame for frame in value.get("frames") or ()
+    frames = value.get("frames") if isinstance(value, dict) else None
+    return isinstance(frames, list) and any(
+        isinstance(frame, dict) and "transform_matrix" in frame for frame in frames
     )
 
 
