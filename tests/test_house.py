@@ -18,6 +18,7 @@ OPTIONAL = {"transformers", "accelerate", "ray", "rerun", "fastapi", "uvicorn", 
 # What each part may import besides itself and the parts that all may use.
 SEAM = [
     "errors",
+    "children",
     "documents",
     "types",
     "boxes",
