@@ -22,9 +22,8 @@ def write_video(path: Path, *, times: list[int] | None = None, codec: str = "mpe
         stream.width = stream.height = 48
         stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
         for number, time in enumerate(times or range(0, 1000, 100)):
-            frame = av.VideoFrame.from_ndarray(
-                np.full((size, size, 3), 20 * number, np.uint8), format="rgb24"
-            )
+            rgb = np.full((48, 48, 3), 20 * number, np.uint8)
+            frame = av.VideoFrame.from_ndarray(rgb, format="rgb24")
             frame.pts, frame.time_base = time, Fraction(1, 1000)
             output.mux(stream.encode(frame))
         output.mux(stream.encode())
