@@ -6,7 +6,7 @@ is in the scan's frame, called `world`: (x, y, z) of the file becomes (y, -x, z)
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,7 +161,7 @@ def _read_clip(
 
 def _camera(size: str, camera: dict[str, float]) -> Intrinsics:
     """`size` is the text of a Python pair, such as "('1920', '1080')"."""
-    width, height = (int(v) for v in ast.literal_eval(size))
+    width, height = (int(v) for v in re.findall(r"\d{1,6}", size))
     focal, center_x, center_y, k1, k2 = (float(camera[field]) for field in ("f", "cx", "cy", "k1", "k2"))
     return Intrinsics(width, height, focal, center_x, center_y, k1, k2)
 

@@ -68,8 +68,8 @@ def read_table(path: str | Path) -> Table:
         try:
             with path.open(encoding="utf-8", newline="") as file:
                 rows = list(csv.DictReader(file))
-        except OSError as error:
-            raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise DataError(f"Cannot read {path}: {error}.") from error
     if not rows:
         raise DataError(f"{path} has no rows. It needs a heading and a line for each method.")
     return Table(path, tuple(rows))
