@@ -80,7 +80,7 @@ def read_vq3d(path: str | Path, *, split: str | None = None) -> Iterator[PlaceQu
         if key != "videos":
             continue
         with reading(str(path)):
-            video_uid, scan_uid, clips = video["video_uid"], video.get("scan_uid") or "", video["clips"]
+            video_uid, scan_uid, clips = video["video_uid"], video.get("scan_uid") or "", list(video["clips"])
             wanted = split is None or video["split"] == split
         for index, clip in enumerate(clips if wanted else ()):
             yield from _read_clip(clip, video_uid, scan_uid, index, f"{path}: video {video_uid}")
@@ -151,8 +151,9 @@ def _read_clip(
 ) -> Iterator[PlaceQuery]:
     with reading(where):
         name, annotations = clip_name(clip["clip_uid"], video_uid, index), clip["annotations"]
+        query_sets = [list(annotation.get("query_sets", {}).items()) for annotation in annotations]
     for place, annotation in enumerate(annotations):
-        for query_set, query in annotation.get("query_sets", {}).items():
+        for query_set, query in query_sets[place]:
             key = QueryKey(name, annotation_name(annotation.get("annotation_uid"), place), query_set)
             with reading(f"{where}, {key}"):
                 title = query.get("object_title") or ""

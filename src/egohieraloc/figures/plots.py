@@ -86,7 +86,7 @@ def read_log(path: str | Path) -> list[dict[str, float]]:
         try:
             record = parse_json(line)
             found[int(record["step"]), "learning_rate" in record] = record
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             if number == len(lines):  # the run is being written, or was cut off
                 break
             raise DataError(f"{path}: line {number} is not a training record ({error}).") from error

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from egohieraloc.query import Query
@@ -58,8 +59,10 @@ def render_report(result: Result, attachments: Attachments) -> str:
 
 def _payload(result: Result, attachments: Attachments) -> dict[str, Any]:
     """All the page shows, as JSON values; the border to the script."""
+    shown = result.to_dict()
+    shown["video"]["path"] = Path(shown["video"]["path"]).name  # a page is passed on; its folder is private
     return {
-        "result": result.to_dict(),
+        "result": shown,
         "thumbnails": [
             None if jpeg is before else _uri("image/jpeg", jpeg)
             for before, jpeg in pairwise((b"", *attachments.thumbnails))
