@@ -3,8 +3,8 @@
     python tools/kill.py --kills 200 --jobs 2 [JOB ...]
 
 After a KILL or a TERM no process may be left. The same command, run again, must leave the same files as one
-that was never disturbed, bit for bit, and no others; half of the runs begin with an earlier answer in place. A
-new job is a row of JOBS.
+that was never disturbed, bit for bit, and no others; half of the runs begin with an earlier answer in place.
+A new job is a row of JOBS.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python tools/load.py --clients 30 --seconds 120 --bombs 44 [--plot soak.png]
 
-Clients open the page, list, look at frames and ask, while bursts of image bombs arrive. It fails at any answer of
-500 or above, or when 95 % of the page's own requests take longer than 0.3 s. Memory and open files of the server
-and its children are sampled each second; `--plot` draws them.
+Clients open the page, list, look at frames and ask, while bursts of image bombs arrive. It fails at any
+answer of 500 or above, or when the 95th percentile of the page's own requests is above 0.3 s. Memory and open
+files of the server and its children are sampled each second; `--plot` draws them.
 """
 
 from __future__ import annotations
