@@ -28,6 +28,7 @@ OPTIONAL = {
 # What each part may import besides itself and the parts that all may use.
 SEAM = [
     "errors",
+    "children",
     "documents",
     "types",
     "boxes",

@@ -42,7 +42,7 @@ def read_vq2d(path: str | Path, *, split: str | None = None) -> Iterator[ClipQue
         return
     for _, video in (item for item in stream_object(path, array="videos") if item[0] == "videos"):
         with reading(str(path)):
-            video_uid, clips = video["video_uid"], video["clips"]
+            video_uid, clips = video["video_uid"], list(video["clips"])
             wanted = split is None or video["split"] == split
         for index, clip in enumerate(clips if wanted else ()):
             yield _read_clip(clip, video_uid, index, f"{path}: video {video_uid}")

@@ -6,7 +6,7 @@ is in the scan's frame, called `world`: (x, y, z) of the file becomes (y, -x, z)
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +80,7 @@ def read_vq3d(path: str | Path, *, split: str | None = None) -> Iterator[PlaceQu
         if key != "videos":
             continue
         with reading(str(path)):
-            video_uid, scan_uid, clips = video["video_uid"], video.get("scan_uid") or "", video["clips"]
+            video_uid, scan_uid, clips = video["video_uid"], video.get("scan_uid") or "", list(video["clips"])
             wanted = split is None or video["split"] == split
         for index, clip in enumerate(clips if wanted else ()):
             yield from _read_clip(clip, video_uid, scan_uid, index, f"{path}: video {video_uid}")
@@ -151,8 +151,9 @@ def _read_clip(
 ) -> Iterator[PlaceQuery]:
     with reading(where):
         name, annotations = clip_name(clip["clip_uid"], video_uid, index), clip["annotations"]
+        query_sets = [list(annotation.get("query_sets", {}).items()) for annotation in annotations]
     for place, annotation in enumerate(annotations):
-        for query_set, query in annotation.get("query_sets", {}).items():
+        for query_set, query in query_sets[place]:
             key = QueryKey(name, annotation_name(annotation.get("annotation_uid"), place), query_set)
             with reading(f"{where}, {key}"):
                 title = query.get("object_title") or ""
@@ -161,7 +162,7 @@ def _read_clip(
 
 def _camera(size: str, camera: dict[str, float]) -> Intrinsics:
     """`size` is the text of a Python pair, such as "('1920', '1080')"."""
-    width, height = (int(v) for v in ast.literal_eval(size))
+    width, height = (int(v) for v in re.findall(r"\d{1,6}", size))
     focal, center_x, center_y, k1, k2 = (float(camera[field]) for field in ("f", "cx", "cy", "k1", "k2"))
     return Intrinsics(width, height, focal, center_x, center_y, k1, k2)
 

@@ -53,7 +53,7 @@ def read_egotracks(path: str | Path, *, split: str | None = None) -> Iterator[Cl
         if member != "videos":
             continue
         with reading(str(path)):
-            video_uid, clips = video["video_uid"], video["clips"]
+            video_uid, clips = video["video_uid"], list(video["clips"])
             wanted = split is None or video["split"] == split
         for index, clip in enumerate(clips if wanted else ()):
             with reading(f"{path}: video {video_uid}"):

@@ -207,7 +207,7 @@ def read_own(path: str | Path) -> tuple[dict[str, Any], dict[QueryKey, Any]]:
             raise DataError(
                 f"{path} is not a prediction file of format {FORMAT_NUMBER}: {header.get(FORMAT)}."
             )
-        kind = _KINDS.get(header.get("benchmark", ""), TrackAnswer)
+        kind = _KINDS.get(str(header.get("benchmark", "")), TrackAnswer)
         for number, line in enumerate(file, start=2):
             where = f"{path}: line {number}"
             record = _parse(line, where)

@@ -68,8 +68,8 @@ def read_table(path: str | Path) -> Table:
         try:
             with path.open(encoding="utf-8", newline="") as file:
                 rows = list(csv.DictReader(file))
-        except OSError as error:
-            raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise DataError(f"Cannot read {path}: {error}.") from error
     if not rows:
         raise DataError(f"{path} has no rows. It needs a heading and a line for each method.")
     return Table(path, tuple(rows))
@@ -86,7 +86,7 @@ def read_log(path: str | Path) -> list[dict[str, float]]:
         try:
             record = parse_json(line)
             found[int(record["step"]), "learning_rate" in record] = record
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             if number == len(lines):  # the run is being written, or was cut off
                 break
             raise DataError(f"{path}: line {number} is not a training record ({error}).") from error

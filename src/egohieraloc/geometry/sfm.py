@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from egohieraloc.children import end_with_input
 from egohieraloc.config import SfmConfig
 from egohieraloc.documents import read_json
 from egohieraloc.errors import GeometryError
@@ -351,4 +352,5 @@ def _report(stage: str, done: int = 0, total: int = 1) -> None:
 
 
 if __name__ == "__main__":
+    end_with_input()
     main(Path(sys.argv[1]))

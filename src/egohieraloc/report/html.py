@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from egohieraloc.query import Query
@@ -63,8 +64,10 @@ def filled_page(name: str, scripts: Sequence[str], data: str) -> str:
 
 def _payload(result: Result, attachments: Attachments) -> dict[str, Any]:
     """All the page shows, as JSON values; the border to the script."""
+    shown = result.to_dict()
+    shown["video"]["path"] = Path(shown["video"]["path"]).name  # a page is passed on; its folder is private
     return {
-        "result": result.to_dict(),
+        "result": shown,
         "thumbnails": [
             None if jpeg is before else _uri("image/jpeg", jpeg)
             for before, jpeg in pairwise((b"", *attachments.thumbnails))

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +22,8 @@ from egohieraloc.web.guard import Guard
 from egohieraloc.web.jobs import BusyError, Locates
 from egohieraloc.web.library import Library, UnknownIdError
 from egohieraloc.web.memory_jobs import MemoryJobs
-from egohieraloc.web.server import Server
+from egohieraloc.web.process import FullError
+from egohieraloc.web.server import THREADS, Server
 from egohieraloc.web.values import About, Error
 
 DEFAULT_MAX_VIDEO_BYTES = 2_000_000_000
@@ -38,7 +40,7 @@ ASSETS = {
     **dict.fromkeys((*OWN_SCRIPTS, *MEMORY_SCRIPTS), (*PAGE, JS)),
 }
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    code: {"model": Error} for code in (400, 403, 404, 413, 422, 429, 507)
+    code: {"model": Error} for code in (400, 401, 403, 404, 413, 422, 429, 507)
 }
 
 
@@ -50,17 +52,20 @@ def create_app(
     host: str = "127.0.0.1",
     max_video_bytes: int = DEFAULT_MAX_VIDEO_BYTES,
     workers: int = 2,
+    token: str | None = None,
     memory: tuple[Path, Callable[[], Any]] | None = None,
 ) -> FastAPI:
     """The application. `make` builds a Localizer; it is called in processes of its own, so it must pickle.
 
-    memory: folder of a memory, shown under /library, and what builds the Localizer that asks it.
+    token: who does not know it gets nothing; memory: folder of a memory, shown under /library, and what
+    builds the Localizer that asks it.
     """
     server = Server(Library(folder), make, workers)
     jobs = None if memory is None else MemoryJobs(*memory)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
+        current_default_thread_limiter().total_tokens = THREADS
         server.start()
         yield
         await run_in_threadpool(server.close)
@@ -77,7 +82,7 @@ def create_app(
         responses=REFUSALS,
     )
     app.state.server = server
-    app.add_middleware(Guard, host=host, max_video_bytes=max_video_bytes)
+    app.add_middleware(Guard, host=host, max_video_bytes=max_video_bytes, token=token)
     _add_errors(app, server.library)
     _add_page(app, About(version=__version__, model=model, max_video_bytes=max_video_bytes))
     app.include_router(videos.router)
@@ -117,7 +122,7 @@ def _asset(package: str, folder: str, name: str, media_type: str) -> Response:
 
 def _add_errors(app: FastAPI, library: Library) -> None:
     """Whatever goes wrong is answered with `{"error": "..."}`."""
-    statuses = {UnknownIdError: 404, BusyError: 429}
+    statuses = {UnknownIdError: 404, BusyError: 429, FullError: 429}
 
     @app.exception_handler(EgoHieraLocError)
     async def mistake(request: Request, error: EgoHieraLocError) -> JSONResponse:

@@ -12,6 +12,7 @@ import cv2
 import torch
 from torch.utils.data import DataLoader
 
+from egohieraloc.children import end_with_parent, safe_start
 from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.footage.clips import FootageClips
 from egohieraloc.training.footage.footage import Footage, FootageConfig
@@ -53,7 +54,8 @@ class LoadedClips:
 
     def __call__(self, step: int) -> ClipBatch:
         if step != self._next:
-            self._loaded = iter(self._loader(step))
+            with safe_start():
+                self._loaded = iter(self._loader(step))
         self._next = step + 1
         values = vars(next(self._loaded))
         moved = {name: value.to(self._device, non_blocking=True) for name, value in values.items()}
@@ -83,5 +85,6 @@ def _worker_context() -> BaseContext:
 
 
 def _single_threaded(worker: int) -> None:
-    """OpenCV in one thread per worker, as there are many workers."""
+    """OpenCV in one thread per worker, as there are many workers; none outlives the training."""
+    end_with_parent()
     cv2.setNumThreads(1)
