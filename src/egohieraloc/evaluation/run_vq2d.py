@@ -19,7 +19,7 @@ import numpy as np
 
 from egohieraloc.data.base import ClipQueries, Ints, Track
 from egohieraloc.data.ego4d import VisualQuery, clip_paths
-from egohieraloc.errors import QueryError, VideoError
+from egohieraloc.errors import DataError, GeometryError, QueryError, VideoError
 from egohieraloc.evaluation.predictions import Answer, TrackAnswer
 from egohieraloc.evaluation.runner import no_answer
 from egohieraloc.evaluation.workers import AnswerQuery
@@ -90,8 +90,10 @@ class ClipAnswers(ABC):
 
         def answer(query: Any) -> Answer:
             try:
+                if query.problem:
+                    raise DataError(query.problem)
                 return opened()(query)
-            except (VideoError, QueryError) as error:
+            except (DataError, GeometryError, QueryError, VideoError) as error:
                 if self.strict:
                     raise
                 return no_answer(self.benchmark, query.key, str(error))

@@ -84,7 +84,7 @@ def _object(clip: ClipQueries[VisualQuery], clip_uid: str, query: VisualQuery) -
     """The object of a query. Its labelled frames are those of the response track and, as that is the last
     appearance, those from its end to the query frame.
     """
-    if query.response is None:
+    if query.response is None or query.problem:
         return None
     response = drop_small_boxes(query.response.clipped(query.width, query.height))
     if len(response) == 0:
