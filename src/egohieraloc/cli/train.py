@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -36,13 +37,16 @@ def train(
 ) -> None:
     """Train a network on composed clips, or on Ego4D-VQ and VISOR."""
     from egohieraloc.training.preview import write_contact_sheet
-    from egohieraloc.training.recipe import read_recipe, run_recipe, sample_clips
+    from egohieraloc.training.recipe import changes_since, read_recipe, run_recipe, sample_clips
 
     recipe = read_recipe(config, settings or [])
     if preview:
         write_contact_sheet(out, sample_clips(recipe, data, publishable=publishable))
         print(f"Wrote {out / 'contact_sheet.png'} and a smaller overview, contact_sheet.jpg.")
         return
+    changes = changes_since(out, recipe) if resume else []
+    if changes and os.environ.get("RANK", "0") == "0":
+        print("The run was begun with other settings:", *changes, sep="\n  ")
     state = run_recipe(recipe, data, out, resume=resume, minutes=minutes)
     print(f"Stopped after step {state.step} of {recipe.optim.steps}; weights are in {out}.")
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Iterator, Sequence
 from itertools import count
 from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import cv2
@@ -68,7 +71,7 @@ class LoadedClips:
             prefetch_factor=AHEAD if self._workers else None,
             multiprocessing_context=_worker_context() if self._workers else None,
             pin_memory=self._device.type == "cuda",
-            worker_init_fn=_single_threaded,
+            worker_init_fn=_start_worker,
             generator=torch.Generator(),  # otherwise the loader uses the run's global one
         )
 
@@ -82,6 +85,17 @@ def _worker_context() -> BaseContext:
     return context
 
 
-def _single_threaded(worker: int) -> None:
-    """OpenCV in one thread per worker, as there are many workers."""
+def _start_worker(worker: int) -> None:
+    """OpenCV in one thread per worker, as there are many workers; and a watch over the training process.
+
+    Workers are children of a server, so nothing else ends them when that process is killed.
+    """
     cv2.setNumThreads(1)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
