@@ -153,8 +153,13 @@ class Localizer:
             found.alternatives,
             query_mask=search.query.mask,
             maps=maps_of(found, encoded.letterbox),
-            versions={"weights": self.weights.fingerprint} | versions(),
+            versions={"weights": self.weights.fingerprint, **self._segmenter} | versions(),
         )
+
+    @property
+    def _segmenter(self) -> dict[str, str]:
+        provider = self.predictor.provider
+        return {} if provider is None else {"segmenter": getattr(provider, "name", type(provider).__name__)}
 
     def locate(
         self,

@@ -62,6 +62,7 @@ class RunOptions:
     device: common.Device = None
     settings: common.Settings = None
     paper: common.Paper = False
+    sam: common.Sam = None
     cache: common.Cache = None
 
     @cached_property
@@ -69,12 +70,14 @@ class RunOptions:
         """Paths are made absolute: other processes may start elsewhere."""
         model = str(Path(self.model).resolve()) if Path(self.model).is_file() else self.model
         cache = (self.cache or default_cache()).resolve()
-        return System(model, self.device, settings_for(self.settings, paper=self.paper), cache)
+        sam = str(Path(self.sam).resolve()) if self.sam and Path(self.sam).is_dir() else self.sam
+        return System(model, self.device, settings_for(self.settings, paper=self.paper), cache, sam)
 
     @property
     def model_info(self) -> dict[str, Any]:
         model, weights = find_weights(self.system.model).stem, self.system.weights.fingerprint
-        return {"model": model, "weights": weights, **to_dict(self.system.config)}
+        sam = {} if self.sam is None else {"sam": self.sam}
+        return {"model": model, "weights": weights, **sam, **to_dict(self.system.config)}
 
 
 def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.footage.clips import FootageClips
 from egohieraloc.training.footage.footage import Footage, FootageConfig
+from egohieraloc.training.footage.frame_store import FrameStore
 from egohieraloc.training.footage.from_ego4d import Ego4dFootage
 from egohieraloc.training.footage.from_visor import VisorFootage
 from egohieraloc.training.footage.pseudo_masks import MaskCache
@@ -28,7 +29,8 @@ AS_UINT8 = ("query", "query_mask", "frames", "masks", "distractor_masks")
 
 def ego4d_footage(config: FootageConfig, data: Path) -> Ego4dFootage:
     masks = MaskCache(data / config.pseudo_masks)
-    return Ego4dFootage(data / config.annotations, data / config.clips, masks)
+    store = FrameStore(data / config.frames)
+    return Ego4dFootage(data / config.annotations, data / config.clips, masks, store)
 
 
 def open_footage(config: FootageConfig, data: Path) -> list[Footage]:
