@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from egohieraloc.cli import app
 from egohieraloc.config import PRESETS, SearchConfig
+from egohieraloc.errors import WeightsError
 from egohieraloc.inference.search import promising
 from egohieraloc.localize import LocalizerConfig, with_settings
 from egohieraloc.models.weights import load_weights
@@ -19,6 +20,7 @@ from egohieraloc.paper import NETWORK, PAPER
 from egohieraloc.settings import override, to_dict
 from egohieraloc.training.recipe import read_recipe
 from footage_world import write_ego4d
+from tiny_sam import save_tiny_sam
 from untrained import untrained_model
 
 # What the paper prints, and what it says nothing of is left as it is.
@@ -78,6 +80,27 @@ def evaluate(folder: Path, model: Path, *words: str, before: tuple[str, ...] = (
 def test_an_evaluation_says_what_it_ran_with(model: Path, tmp_path: Path) -> None:
     written = evaluate(tmp_path, model, "--paper", "--set", "temporal.median=3")
     assert {key: written[key] for key in PRINTED} == PRINTED | {"temporal.median": 3}  # --set wins
+
+
+def test_sam_segments_the_queries_and_is_written_down(model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    save_tiny_sam(tmp_path / "sam")
+    evaluate(tmp_path / "with", model, "--sam", str(tmp_path / "sam"))
+    about = json.loads((tmp_path / "with" / "p.results.json").read_text())["config"]
+    assert about["sam"] == str(tmp_path / "sam")
+    with pytest.raises(WeightsError, match="No SAM model could be loaded"):
+        evaluate(tmp_path / "without", model, "--sam", str(tmp_path / "nothing"))
+
+
+def test_the_answer_names_its_segmenter(model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    save_tiny_sam(tmp_path / "sam")
+    write_ego4d(tmp_path)
+    words = ["locate", tmp_path / "clips" / "clip-a.mp4", "--at", "1", "--box", "30,10,32,32", "--json"]
+    words += ["--model", model, "--device", "cpu", "--cache", tmp_path, "--sam", tmp_path / "sam"]
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["versions"]["segmenter"] == str(tmp_path / "sam")
 
 
 def test_ablations_by_name_are_as_printed_unless_asked_otherwise(model: Path, tmp_path: Path) -> None:

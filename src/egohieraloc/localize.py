@@ -180,7 +180,7 @@ class Localizer:
             found.alternatives,
             query_mask=search.query.mask,
             maps=maps_of(found, encoded.letterbox),
-            versions={"weights": self.weights.fingerprint} | versions(),
+            versions={"weights": self.weights.fingerprint, **self._segmenter} | versions(),
         )
 
     def recall(self, query: Query, encoded: EncodedVideo, *, most: int = 5) -> list[Glimpse]:
@@ -214,6 +214,11 @@ class Localizer:
             temporal=self.config.temporal,
             progress=progress,
         )
+
+    @property
+    def _segmenter(self) -> dict[str, str]:
+        provider = self.predictor.provider
+        return {} if provider is None else {"segmenter": getattr(provider, "name", type(provider).__name__)}
 
     def locate(
         self,

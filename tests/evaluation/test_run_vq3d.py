@@ -209,6 +209,25 @@ def test_a_matrix_that_is_no_pose_is_left_out(world):
     assert world.lift()[0].query_from_world[:3] == pytest.approx(POSES[22])
 
 
+def test_records_without_a_matrix_or_a_box_stop_nothing(world):
+    content = json.loads(world.poses.read_text())
+    content["clip-0"]["camera_poses"][5] = None
+    world.poses = world.write("null.json", content)
+    assert world.lift()[0].point_world == pytest.approx(POINTS["1"], abs=0.02)
+    content["clip-0"]["good_poses"].pop()
+    world.poses = world.write("short.json", content)
+    assert "24 poses" in world.lift()[0].reason
+    world.give_poses([True] * FRAMES)
+    annotated = json.loads(world.annotations.read_text())
+    annotated["videos"][0]["clips"][0]["annotations"][0]["query_sets"]["2"]["3d_annotation_2"] = None
+    world.annotations = world.write("null_box.json", annotated)
+    first, second = world.lift()
+    assert first.point_world is not None
+    assert "annotation #0, query 2" in second.reason
+    results = json.loads((world.root / "places.results.json").read_text())["results"]
+    assert results["scores"]["success"] == 50
+
+
 def give_rough_depth(world):
     """Depth that is off by another amount, and scatters by another amount, in every frame."""
     folder = world.root / "depth" / "clip-0"

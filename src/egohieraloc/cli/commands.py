@@ -45,6 +45,11 @@ COMMANDS = {
         "pseudo_masks",
         "Make a mask for every box of Ego4D-VQ, once, before training. Can be interrupted and run again.",
     ),
+    "frames": Command(
+        "train",
+        "frames",
+        "Store the frames of Ego4D-VQ that training reads, once, before training. Can be run again.",
+    ),
     "average": Command(
         "average", "average", "Average weights files; the mean is often better than each of them."
     ),

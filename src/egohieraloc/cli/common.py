@@ -30,6 +30,12 @@ Paper = Annotated[
     bool,
     typer.Option("--paper", help="The paper's method as printed; see docs/paper.md. --set wins over it."),
 ]
+Sam = Annotated[
+    str | None,
+    typer.Option(
+        help="Segment queries with this SAM, a hub name or a folder, as the paper does; needs the extra hub."
+    ),
+]
 Fps = Annotated[str, typer.Option(help="Samples a second, or 'native' for every frame.")]
 FolderFps = Annotated[float, typer.Option(help="Images a second when VIDEO is a folder.")]
 Cache = Annotated[Path | None, typer.Option(help="Folder for features of videos.")]
@@ -56,15 +62,26 @@ QueryMasks = Annotated[
 
 
 def build_localizer(
-    model: str, device: str | None, settings: Sequence[str] | None, fps: str, cache: Path | None
+    model: str,
+    device: str | None,
+    settings: Sequence[str] | None,
+    fps: str,
+    cache: Path | None,
+    *,
+    sam: str | None = None,
 ) -> Localizer:
     """A Localizer from the common options."""
     from egohieraloc.localize import Localizer, LocalizerConfig
 
     rate = None if fps == "native" else _number(fps)
     config = LocalizerConfig(search=SearchConfig(fps=rate))
+    provider = None
+    if sam is not None:
+        from egohieraloc.models.sam import SamProvider
+
+        provider = SamProvider(sam, device=device)
     return Localizer.from_pretrained(
-        model, device=device, config=config, settings=settings or (), cache=cache
+        model, device=device, config=config, settings=settings or (), cache=cache, provider=provider
     )
 
 

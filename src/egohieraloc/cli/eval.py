@@ -56,12 +56,13 @@ class RunOptions:
     ] = None
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at a clip that is missing or cannot be read.")
+        bool, typer.Option("--strict", help="Stop at a query or clip that is missing or cannot be read.")
     ] = False
     model: common.Model = "mini"
     device: common.Device = None
     settings: common.Settings = None
     paper: common.Paper = False
+    sam: common.Sam = None
     cache: common.Cache = None
 
     @cached_property
@@ -69,12 +70,14 @@ class RunOptions:
         """Paths are made absolute: other processes may start elsewhere."""
         model = str(Path(self.model).resolve()) if Path(self.model).is_file() else self.model
         cache = (self.cache or default_cache()).resolve()
-        return System(model, self.device, settings_for(self.settings, paper=self.paper), cache)
+        sam = str(Path(self.sam).resolve()) if self.sam and Path(self.sam).is_dir() else self.sam
+        return System(model, self.device, settings_for(self.settings, paper=self.paper), cache, sam)
 
     @property
     def model_info(self) -> dict[str, Any]:
         model, weights = find_weights(self.system.model).stem, self.system.weights.fingerprint
-        return {"model": model, "weights": weights, **to_dict(self.system.config)}
+        sam = {} if self.sam is None else {"sam": self.sam}
+        return {"model": model, "weights": weights, **sam, **to_dict(self.system.config)}
 
 
 def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -161,7 +164,7 @@ def eval_vq3d(
             "sigma_0 was the median over each track's views; the paper's is that over the validation set: "
             f"run again with --sigma-0 {run.out}."
         )
-    if _has_truth([place.boxes is not None for place in places]):
+    if _has_truth([place.boxes is not None for place in places if not place.problem]):
         _finish(vq3d.report_vq3d(places, found, visual), about, run)
 
 
@@ -221,6 +224,7 @@ def _run(
     clips: Sequence[ClipQueries[Any]], answers: ClipAnswers, about: dict[str, Any], run: RunOptions
 ) -> dict[QueryKey, Any]:
     """Answer the queries of all clips that exist, and say what is missing."""
+    score.tell_problems([query for clip in clips for query in clip.queries], strict=run.strict)
     existing = _existing(clips, answers, strict=run.strict)
     if run.workers > 1:  # else every process would take all cores
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // run.workers)))

@@ -52,6 +52,7 @@ def locate(
     folder_fps: common.FolderFps = 5.0,
     settings: common.Settings = None,
     paper: common.Paper = False,
+    sam: common.Sam = None,
     cache: common.Cache = None,
 ) -> None:
     """Find the last appearance of an object in a video."""
@@ -63,7 +64,8 @@ def locate(
         positions, posed_images, known_length, camera_height,
     )  # fmt: skip
     sources = given.sources(source, in_3d=in_3d, device=device)
-    localizer = common.build_localizer(model, device, settings_for(settings, paper=paper), fps, cache)
+    words = settings_for(settings, paper=paper)
+    localizer = common.build_localizer(model, device, words, fps, cache, sam=sam)
     if rrd is not None:
         find_rerun()  # what is missing to write the answer shows now, not after the search
     with answer_folder(out, video, *asked.files, cameras) if out else nullcontext() as folder:

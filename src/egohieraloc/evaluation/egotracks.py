@@ -135,7 +135,9 @@ def long_term_scores(sequences: Sequence[SequenceOverlaps], *, pooled: bool = Fa
     taus = thresholds(sequences)
     if pooled:
         everything = SequenceOverlaps(
-            *(np.concatenate([getattr(s, name) for s in sequences]) for name in ("iou", "visible", "score")),
+            np.concatenate([s.iou for s in sequences]),
+            np.concatenate([s.visible for s in sequences]),
+            np.concatenate([s.score for s in sequences]),
             sum(s.silent for s in sequences),
         )
         curves = np.array([_curve(everything, taus)])

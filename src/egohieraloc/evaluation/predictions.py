@@ -26,6 +26,7 @@ from egohieraloc.types import Floats
 
 FORMAT = "egohieraloc_predictions"
 FORMAT_NUMBER = 1
+LEAST_COMMON = 0.1  # of the queries or of the predictions, whichever are fewer
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,10 +251,14 @@ def read_tracks(path: str | Path) -> dict[QueryKey, TrackAnswer]:
 
 
 def require_common(queries: Collection[HasKey], answers: Mapping[QueryKey, Any]) -> None:
-    """Refuse predictions that are for none of the queries: they belong to another annotation file."""
-    if queries and not any(query.key in answers for query in queries):
+    """Refuse predictions that are for almost none of the queries: they belong to another annotation file.
+
+    A part of the queries may be answered, and answers to others than these may be in the file, but not both.
+    """
+    common = sum(query.key in answers for query in queries)
+    if queries and common <= LEAST_COMMON * min(len(queries), len(answers)):
         raise DataError(
-            f"None of the {len(answers)} predictions is for one of the {len(queries)} queries. "
+            f"{common or 'None'} of the {len(answers)} predictions is for one of the {len(queries)} queries. "
             "Do the predictions belong to this annotation file?"
         )
 

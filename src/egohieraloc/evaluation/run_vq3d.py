@@ -39,6 +39,7 @@ class MappedQuery:
     key: QueryKey
     scan_uid: str
     visual: VisualQuery
+    problem: str = ""  # of either
 
 
 def mapped_queries(
@@ -48,7 +49,9 @@ def mapped_queries(
     return group_by_clip(
         (
             ClipQueries(place.key.clip, place.video_uid, place.key.clip, visual[place.key].fps, ()),
-            MappedQuery(place.key, place.scan_uid, visual[place.key]),
+            MappedQuery(
+                place.key, place.scan_uid, visual[place.key], place.problem or visual[place.key].problem
+            ),
         )
         for place in places
     )
@@ -79,6 +82,8 @@ class ScanCameras:
         poses = self._poses_by_clip.get(query.key.clip)
         if poses is None:
             return NotLocalized("the pose file does not have this clip")
+        if poses.problem:
+            return NotLocalized(poses.problem)
         sizes = {(c.width, c.height): c for c in self._intrinsics_by_scan.get(query.scan_uid, ())}
         lens = sizes.get((visual.width, visual.height))
         if lens is None:

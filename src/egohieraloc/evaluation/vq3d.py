@@ -135,6 +135,8 @@ def measure(queries: Sequence[PlaceQuery], answers: Mapping[QueryKey, PlaceAnswe
 
 
 def _measure(query: PlaceQuery, answer: PlaceAnswer | None) -> Measured | None:
+    if query.problem:
+        return None
     if query.boxes is None:
         raise DataError(f"The annotation file has no 3D boxes for {query.key}: this split cannot be scored.")
     if answer is None or answer.point_world is None:

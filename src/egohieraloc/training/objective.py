@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from egohieraloc.models.blocks import area_pool
 from egohieraloc.models.network import EgoHieraLocNet, MatchOutput, QueryFeatures, QueryTemplate, box_coverage
-from egohieraloc.models.ram import cell_score
+from egohieraloc.models.ram import cell_score, mask_confidence
 from egohieraloc.training import losses
 from egohieraloc.training.batches import ClipBatch
 
@@ -118,6 +118,7 @@ def _frame_terms(
         "presence": losses.presence_loss(ram.presence_logit, presence),
         "score": losses.presence_loss(cell_score(ram.cell_logits), presence),
         "box": losses.box_loss(ram.boxes, boxes, cells * presence[:, None, None]),
+        "box_xywh": losses.box_xywh_loss(ram.boxes, boxes, cells * presence[:, None, None]),
         "filter": losses.filter_loss(output.response, boxes * grid, presence, network.config.dcf.sigma),
         "cells": losses.balanced_cell_loss(ram.cell_logits, cells, alike),
         "similarity": losses.balanced_cell_loss(similarity_logits, cells, alike),
@@ -139,6 +140,7 @@ def _mask_terms(mask_logits: Tensor, batch: ClipBatch) -> tuple[Scalars, Scalars
         "mask_in_box": losses.mask_in_box_loss(probability, inside, present),
         "mask": losses.mask_loss(logits, masks, trust),
         "dice": losses.dice_loss(probability, masks, present * trust),
+        "theta": losses.theta_loss(mask_confidence(probability), present),
     }
     return terms, {"mask_iou": _mean_iou(probability > 0.5, masks > 0.5, present)}
 

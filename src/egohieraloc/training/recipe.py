@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -21,7 +22,7 @@ from egohieraloc.paper import NETWORK
 from egohieraloc.settings import override, to_dict, update
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.calibrate import PACK_LIMIT
-from egohieraloc.training.checkpoint import TrainState
+from egohieraloc.training.checkpoint import WEIGHTS, TrainState, require_unused
 from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.composed_videos import AS_VIDEO, compose_halves
 from egohieraloc.training.composer.composer_config import ComposerConfig
@@ -102,6 +103,8 @@ def run_recipe(
     recipe: Recipe, data: Path, folder: Path, *, resume: bool = False, minutes: float = math.inf
 ) -> TrainState:
     """Train on the data in `data`; write recipe, logs, checkpoints and finally the weights to `folder`."""
+    if not resume:
+        require_unused(folder)
     process = join_processes(recipe.optim)
     part = part_of_batch(recipe.optim.batch, process.process_index, process.num_processes)
     network = build_network(recipe)
@@ -115,8 +118,28 @@ def run_recipe(
     run = Run(folder, resume, time_limit_s=60 * minutes)
     state = train(network, source, recipe.optim, run, weights=recipe.losses, validate=validate)
     if process.is_main_process:
-        save_weights(folder / "weights.safetensors", state.averaged)
+        save_weights(folder / WEIGHTS, state.averaged)
     return state
+
+
+def changes_since(folder: Path, recipe: Recipe) -> list[str]:
+    """How a recipe differs from the one that a run was begun with: `optim.batch: 16, was 64`."""
+    try:
+        before = flat_values(json.loads((folder / "recipe.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return []  # without a recipe there is nothing to compare with
+    now = flat_values(json.loads(json.dumps(to_dict(recipe))))
+    names = [name for name in now if name in before and now[name] != before[name]]
+    return [f"{name}: {now[name]}, was {before[name]}" for name in names]
+
+
+def flat_values(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Nested settings by their full names, such as `optim.batch`."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        nested = isinstance(value, Mapping)
+        flat |= flat_values(value, f"{above}{key}.") if nested else {f"{above}{key}": value}
+    return flat
 
 
 def sample_clips(recipe: Recipe, data: Path, *, clips: int = 8, publishable: bool = False) -> ClipBatch:
