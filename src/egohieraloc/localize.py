@@ -135,7 +135,7 @@ class Localizer:
         return encoded
 
     def ask(self, query: Query, encoded: EncodedVideo, *, progress: Progress = no_progress) -> Result:
-        """Answer from stored features: no frame is decoded or encoded."""
+        """Answer from stored features, and from a few frames of the best appearances where they can be read."""
         search = QuerySearch(
             query=self.predictor.prepare(query),
             video=encoded,
@@ -153,7 +153,7 @@ class Localizer:
             found.alternatives,
             query_mask=search.query.mask,
             maps=maps_of(found, encoded.letterbox),
-            versions={"weights": self.weights.fingerprint} | versions(),
+            versions={"weights": self.weights.fingerprint, "looks": str(found.looks)} | versions(),
         )
 
     def locate(

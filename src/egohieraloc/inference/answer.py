@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from egohieraloc.config import TemporalConfig
 from egohieraloc.inference.predict import Decoded
 from egohieraloc.inference.search import QuerySearch
-from egohieraloc.inference.temporal import Interval, choose_interval
-from egohieraloc.models.weights import Calibration
+from egohieraloc.inference.second_look import logit, look_again
+from egohieraloc.inference.temporal import TIE, Interval, TemporalChoice, choose_interval
 from egohieraloc.types import (
     Box,
     Bytes,
@@ -37,44 +37,79 @@ class Answer:
     curve: ScoreCurve
     alternatives: tuple[ResponseTrack, ...]
     decoded: Mapping[int, Decoded]
+    looks: int = 1  # 2 where the confidence comes from a second look too
 
 
 def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
     """Apply the temporal rule to the decoded samples; samples that were not decoded score 0."""
     raw = _score_curve(decoded, len(search.video), search.config.stride)
-    choice = choose_interval(raw, search.video.time_s, search.temporal)
+    choice = choose_interval(raw, search.video.time_s, _with_more_candidates(search))
     if choice.chosen is None:
         reason = "The video has no sample before the query time."
         if len(raw):
             reason = "Nothing in the video looks like the query."
         return Answer(NotFound(reason), choice.curve, (), decoded)
-    calibration = search.predictor.calibration
-
-    def track(interval: Interval) -> ResponseTrack:
-        score = calibrated(choice.curve, interval, calibration)
-        return ResponseTrack(predictions_of(search, decoded, interval), score)
-
-    candidates = [track(interval) for interval in (choice.chosen, *choice.alternatives)]
-    confident = [t for t in candidates if t.score >= calibration.threshold]
+    judged = _judge(search, decoded, choice)
+    tracks = [
+        ResponseTrack(predictions_of(search, judged.decoded, interval), confidence)
+        for interval, confidence in zip(judged.intervals, judged.confidences, strict=True)
+    ]
+    confident = [t for t in tracks if t.score >= judged.threshold]
+    most = search.temporal.max_alternatives
     if confident:
         # The rule's choice, or where that is below the threshold the last one above it.
-        answered = confident[0] if confident[0] is candidates[0] else max(confident, key=lambda t: t.end)
-        others = tuple(t for t in candidates if t is not answered)
-        return Answer(answered, choice.curve, others, decoded)
-    best = max(candidates, key=lambda t: t.score)
+        answered = confident[0] if confident[0] is tracks[0] else max(confident, key=lambda t: t.end)
+        others = tuple(t for t in tracks if t is not answered)[:most]
+        return Answer(answered, choice.curve, others, judged.decoded, judged.looks)
+    best = max(tracks, key=lambda t: t.score)
     reason = (
         f"The best candidate, at {best.start_s:.1f} s, has confidence {best.score:.2f}; "
-        f"answers need {calibration.threshold:.2f}."
+        f"answers need {judged.threshold:.2f}."
     )
-    candidates = sorted(candidates, key=lambda t: t is not best)[: search.temporal.max_alternatives]
-    return Answer(NotFound(reason, best.score), choice.curve, tuple(candidates), decoded)
+    candidates = tuple(sorted(tracks, key=lambda t: t is not best)[:most])
+    return Answer(NotFound(reason, best.score), choice.curve, candidates, judged.decoded, judged.looks)
 
 
-def calibrated(curve: ScoreCurve, interval: Interval, calibration: Calibration) -> float:
-    """Probability that an interval shows the object, from its highest score."""
-    peak = float(np.clip(curve.raw[interval[0] : interval[1] + 1].max(), 1e-6, 1 - 1e-6))
-    logit = math.log(peak / (1 - peak))
-    return 1 / (1 + math.exp(-(calibration.slope * logit + calibration.offset)))
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """Candidate appearances, the rule's choice first and the others by falling confidence."""
+
+    intervals: Sequence[Interval]
+    confidences: Sequence[float]
+    threshold: float
+    decoded: Mapping[int, Decoded]
+    looks: int
+
+
+def _with_more_candidates(search: QuerySearch) -> TemporalConfig:
+    config = search.temporal
+    wanted = max(config.max_alternatives, search.config.look_appearances - 1)
+    return replace(config, max_alternatives=wanted) if search.config.second_look else config
+
+
+def _judge(search: QuerySearch, decoded: Mapping[int, Decoded], choice: TemporalChoice) -> _Judged:
+    """The confidence of each candidate from one look, or from two where there is a second."""
+    assert choice.chosen is not None
+    intervals = (choice.chosen, *choice.alternatives)
+    calibration = search.predictor.calibration
+    first = [logit(float(choice.curve.raw[a : b + 1].max())) for a, b in intervals]
+    looks = look_again(search, decoded, intervals) if search.config.second_look else None
+    if looks is None:
+        confidences = [calibration.confidence(value) for value in first]
+        return _Judged(intervals, confidences, calibration.threshold, decoded, 1)
+    both = calibration.looks
+    confidences = [both.confidence(a, b.logit) for a, b in zip(first, looks, strict=True)]
+    bar = search.temporal.peak_share * max(confidences) * TIE
+    chosen = max((k for k, c in enumerate(confidences) if c >= bar), key=lambda k: intervals[k])
+    order = sorted(range(len(intervals)), key=lambda k: (k != chosen, -confidences[k]))
+    closer = {sample: seen for look in looks for sample, seen in look.decoded.items()}
+    return _Judged(
+        [intervals[k] for k in order],
+        [confidences[k] for k in order],
+        both.threshold,
+        {**decoded, **closer},
+        2,
+    )
 
 
 def _score_curve(decoded: Mapping[int, Decoded], count: int, stride: int) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +22,7 @@ from egohieraloc.video.reader import Video
 
 ENCODE_BATCH = 8
 T = TypeVar("T")
+ReadFrames = Callable[[Sequence[int]], Iterable[Frame]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,7 @@ class EncodedVideo:
     video: SampledVideo
     letterbox: Letterbox  # from frames to the network's canvas
     store: FeatureStore
+    pixels: ReadFrames | None = None  # frames by rising number; None opens the source again for each reading
 
     def __len__(self) -> int:
         return len(self.video)
@@ -66,6 +68,12 @@ class EncodedVideo:
         places = [(chunks[sample // CHUNK], sample % CHUNK) for sample in samples]
         return PackedFeatures.cat([chunk[place : place + 1] for chunk, place in places])
 
+    def frames(self, samples: Iterable[int]) -> dict[int, Frame]:
+        """The frames of some samples as the video has them; damaged ones are left out."""
+        read = self.pixels or Video.reopen(self.video.source).frames
+        numbers = {int(self.frame_index[sample]): sample for sample in samples}
+        return {numbers[frame.index]: frame for frame in read(sorted(numbers))}
+
     def take(self, first: int, last: int) -> Iterator[PackedFeatures]:
         """Samples first to last, inclusive, chunk by chunk."""
         for number in range(first // CHUNK, last // CHUNK + 1):
@@ -96,7 +104,7 @@ def encode_video(
         raise VideoError(f"The query time must be a number of seconds, 0 or more, got {until_s}.")
     letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
     searched = sampled.first(int(np.count_nonzero(sampled.time_s < end_s)))
-    encoded = EncodedVideo(replace(searched, until_s=until_s), letterbox, store)
+    encoded = EncodedVideo(replace(searched, until_s=until_s), letterbox, store, video.frames)
     # The last chunk is encoded whole, also beyond `until_s`: a chunk is there or not.
     chunks = [sampled.frame_index[start : start + CHUNK] for start in range(0, len(encoded), CHUNK)]
     missing = [number for number in range(len(chunks)) if not store.has(number)]

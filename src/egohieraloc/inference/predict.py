@@ -162,6 +162,16 @@ class Predictor:
             decoded += self._read(output)
         return decoded, state
 
+    def decode_images(self, query: SearchTemplate, canvases: Sequence[Rgb]) -> list[Decoded]:
+        """Encode and decode images (S, S, 3) that have nothing to do with each other."""
+        decoded: list[Decoded] = []
+        for start in range(0, len(canvases), self._largest_batch):
+            some = canvases[start : start + self._largest_batch]
+            packed = self.encode(some, np.arange(len(some)), np.zeros(len(some)))
+            each = SearchTemplate(query.template.expand(len(some)))
+            decoded += self._read(self.match(each, packed, self.start(each))[0])
+        return decoded
+
     def match(
         self, query: SearchTemplate, packed: PackedFeatures, state: QamState
     ) -> tuple[MatchOutput, QamState]:

@@ -189,11 +189,13 @@ class EgoHieraLocNet(nn.Module):
         features: FrameFeatures,
         state: QamState,
         *,
+        apart_from: int | None = None,
         outlined: Tensor | None = None,
         presence: bool = False,
     ) -> tuple[MatchOutput, QamState]:
         """Look for B queries in B runs of T consecutive frames (features: B*T frames, run by run).
 
+        apart_from: the frames of a run from this one on have nothing to do with those before, nor with each other;
         outlined: numbers of the frames whose masks are wanted, None for all; presence: also read that head.
 
         Every output has B*T rows, run by run; H x W are the pixels of a frame, h x w its cells at stride 16,
@@ -225,7 +227,9 @@ class EgoHieraLocNet(nn.Module):
             cells, wide.tokens, wide.foreground, wide.background, config.dpm
         )
         response = dcf.respond(cells, wide.filters).amax(1)  # the best of the scales
-        state, followed = qam.follow(state, response.view(runs, times, *response.shape[1:]), config.qam)
+        fresh = None if apart_from is None else (self.initial_state(template), apart_from)
+        responses = response.view(runs, times, *response.shape[1:])
+        state, followed = qam.follow(state, responses, config.qam, fresh=fresh)
         location = followed.location * wide.gain[:, None, None]
         switched = (
             foreground * config.dpm.foreground,

@@ -75,10 +75,13 @@ def step(state: QamState, response: Tensor, config: QamConfig) -> tuple[QamState
     return follow(state, response[:, None], config)
 
 
-def follow(state: QamState, responses: Tensor, config: QamConfig) -> tuple[QamState, QamOutput]:
+def follow(
+    state: QamState, responses: Tensor, config: QamConfig, *, fresh: tuple[QamState, int] | None = None
+) -> tuple[QamState, QamOutput]:
     """Follow the object over (B, T, H, W); the outputs come as (B*T, ...), run by run.
 
     What needs no memory is done for all frames at once; only the choice among the peaks goes frame by frame.
+    fresh: a state that each frame from some number on begins with, instead of the one before it.
     """
     times = responses.shape[1]
     response = responses.detach().float().flatten(0, 1)
@@ -86,12 +89,14 @@ def follow(state: QamState, responses: Tensor, config: QamConfig) -> tuple[QamSt
     advance = _paper_advance if config.mode == "paper" else _advance
     moves = []
     for time in range(times):
+        if fresh is not None and time >= fresh[1]:
+            state = fresh[0]
         state, move = advance(state, peaks.rows(slice(time, None, times)), config)
         moves.append(move)
     chosen = _Move(
         *(torch.stack([getattr(m, f.name) for m in moves], 1).flatten(0, 1) for f in fields(_Move))
     )
-    location = _location_map(response, chosen.position, chosen.semi_axes.clamp(min=0.5))
+    location = _location_map(response, chosen.position, chosen.semi_axes.clamp(min=0.5), config)
     return state, QamOutput(
         chosen.candidate, chosen.position, chosen.peak, location, chosen.semi_axes, chosen.drift
     )
@@ -189,13 +194,15 @@ def _component_extent(labels: Tensor, chosen: Tensor) -> Tensor:
     return torch.stack([member.any(1).sum(1), member.any(2).sum(1)], 1).clamp(min=1).float()
 
 
-def _location_map(response: Tensor, position: Tensor, semi_axes: Tensor) -> Tensor:
-    """The response scaled to [0, 1], under a Gaussian at `position` with the ellipse's axes as sigma."""
+def _location_map(response: Tensor, position: Tensor, semi_axes: Tensor, config: QamConfig) -> Tensor:
+    """The response in [0, 1], under a Gaussian at `position` with the ellipse's axes as sigma."""
     y, x = _grid(response)
     a, b = semi_axes[:, 0, None, None], semi_axes[:, 1, None, None]
     gaussian = torch.exp(
         -0.5 * (((x - position[:, 0, None, None]) / a) ** 2 + ((y - position[:, 1, None, None]) / b) ** 2)
     )
+    if config.confident:
+        return gaussian * response.clamp(0, 1)
     low, high = response.amin((1, 2), keepdim=True), response.amax((1, 2), keepdim=True)
     return gaussian * (response - low) / (high - low).clamp(min=1e-6)
 
