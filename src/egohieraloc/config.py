@@ -105,6 +105,7 @@ class RamConfig:
     attention_layers: int = 2  # cross-attention of frame cells on query tokens; 0 in the paper
     heads: int = 4
     feedback: bool = True  # ablation: without the other stages' features
+    propagation: bool = False  # show the decoder what was found in the frame before, moved by the drift
     score: Literal["cell", "presence", "mask"] = "cell"  # of a frame: best cell, presence head, vartheta
 
 

@@ -135,7 +135,7 @@ class Localizer:
         return encoded
 
     def ask(self, query: Query, encoded: EncodedVideo, *, progress: Progress = no_progress) -> Result:
-        """Answer from stored features, and from a few frames of the best appearances where they can be read."""
+        """Answer from stored features; frames of the best appearances are read for a second look."""
         search = QuerySearch(
             query=self.predictor.prepare(query),
             video=encoded,

@@ -1,8 +1,8 @@
 """A second look: the best appearances of a question, read again from the video and seen from close by.
 
-The first look sees whole frames at the network's input size, in which a small object covers a cell or two. The
-second cuts squares out of the original frames, a few times as wide as what was found, and decodes them with
-the same query. It says again how sure the network is, and where the object ends.
+The first look sees whole frames at the network's input size, in which a small object covers a cell or two.
+The second cuts squares out of the original frames, a few times as wide as what was found, and decodes them
+with the same query. It says again how sure the network is, and where the object ends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Square:
 
     @classmethod
     def round(cls, box: Box, share: float, width: int, height: int) -> Square:
-        """The square round a box, `share` times as wide as its longer side, inside the frame as far as it can be."""
+        """The square round a box, `share` times its longer side wide, inside the frame where it can be."""
         side = int(np.clip(round(share * max(box.width, box.height)), 32, max(width, height)))
         x, y = box.center
 
@@ -92,7 +92,7 @@ def look_again(
 ) -> list[SecondLook] | None:
     """A second look at each appearance; None where the video's frames cannot be read.
 
-    An appearance that already fills its frames, or whose frames are damaged, keeps the score of the first look.
+    An appearance that already fills its frames, or whose frames are damaged, keeps its first score.
     """
     views = _views(search, decoded, appearances)
     try:
@@ -112,10 +112,8 @@ def look_again(
         closer = {}
         for view, answer in sorted(own, key=lambda pair: pair[1].score):  # the best of a sample comes last
             if answer.score >= SURE:
-                placed = view.square.onto_canvas(answer, search.video.letterbox)
-                closer[view.sample] = replace(
-                    placed, score=decoded[view.sample].score, maps=decoded[view.sample].maps
-                )
+                placed, before = view.square.onto_canvas(answer, search.video.letterbox), decoded[view.sample]
+                closer[view.sample] = replace(placed, score=before.score, maps=before.maps)
         looks.append(SecondLook(float(np.mean([logit(answer.score) for _, answer in own])), closer))
     return looks
 

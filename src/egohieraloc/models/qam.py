@@ -28,6 +28,7 @@ class QamState:
     drift: Tensor  # (B, 2) cumulative deformation Omega
     semi_axes: Tensor  # (B, 2) of the ellipse: a along x, b along y, in cells
     following: Tensor  # (B,) bool: False before the first and after a lost frame
+    cells: Tensor  # (B, H, W) in [0, 1]: the object in the frame before, with propagation; else (B, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,19 @@ class QamOutput:
     semi_axes: Tensor  # (B, 2) of the ellipse, in cells
     drift: Tensor  # (B, 2) Omega, in cells
 
+    @staticmethod
+    def interleaved(frames: list[QamOutput]) -> QamOutput:
+        """The outputs of T frames of B runs, frame after frame, as those of B*T frames, run by run."""
+        return QamOutput(
+            *(torch.stack([getattr(o, f.name) for o in frames], 1).flatten(0, 1) for f in fields(QamOutput))
+        )
+
 
 def initial_state(semi_axes: Tensor) -> QamState:
     """No object seen yet; semi_axes (B, 2): half of the query's width and height, in cells."""
     zeros = torch.zeros_like(semi_axes)
-    return QamState(zeros, zeros, semi_axes.clamp(min=0.5), torch.zeros_like(zeros[:, 0], dtype=torch.bool))
+    lost = torch.zeros_like(zeros[:, 0], dtype=torch.bool)
+    return QamState(zeros, zeros, semi_axes.clamp(min=0.5), lost, zeros[:, :1, None])
 
 
 def connected_components(mask: Tensor) -> Tensor:
@@ -156,6 +165,7 @@ def _advance(state: QamState, peaks: _Peaks, config: QamConfig) -> tuple[QamStat
         torch.where(found & following, drift, torch.zeros_like(drift)),
         torch.where(found, semi_axes.clamp(min=0.5), state.semi_axes),
         found[:, 0],
+        state.cells,
     )
     return new, _Move(candidate, candidate, peak, new.semi_axes, new.drift)
 
@@ -229,9 +239,8 @@ def _paper_advance(state: QamState, peaks: _Peaks, config: QamConfig) -> tuple[Q
     width = peaks.response.shape[-1]
     refined = torch.stack([best % width, best // width], 1).float()
     position = torch.where(following, refined, candidate)
-    return QamState(position, drift, axes, torch.ones_like(state.following)), _Move(
-        candidate, position, peak, axes, drift
-    )
+    new = QamState(position, drift, axes, torch.ones_like(state.following), state.cells)
+    return new, _Move(candidate, position, peak, axes, drift)
 
 
 def _grid(response: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,4 @@
-"""Close-ups of the frames of a batch, as a second look sees them: round the object, or round what the network takes
-for it.
+"""Close-ups of frames, as a second look sees them: of the object, or of what is most similar to it.
 
 B queries, one close-up each; F the side of a frame, H, W the grid of stride-16 cells.
 """
@@ -39,8 +38,8 @@ class CloseUps:
 def take_close_ups(batch: ClipBatch, clip: Tensor, peak: Tensor, chance: Tensor) -> CloseUps:
     """From the first frames of clips (B,), which may be the queries' own.
 
-    peak: (B, 2) in [0, 1] of that frame, the place most similar to the query; chance: (B, CHANCES) uniform. Close-ups
-    of the own clip are taken round the object where it can be seen, all others round the peak.
+    peak: (B, 2) in [0, 1] of that frame, the place most similar to the query; chance: (B, CHANCES) uniform.
+    Those of the own clip are taken round the object where it can be seen, all others round the peak.
     """
     size = batch.frames.shape[-1]
     own = torch.arange(len(clip), device=clip.device) == clip
@@ -71,7 +70,7 @@ def take_close_ups(batch: ClipBatch, clip: Tensor, peak: Tensor, chance: Tensor)
 
 
 def magnified(maps: Tensor, low: Tensor, side: Tensor) -> Tensor:
-    """Squares of maps (B, C, S, S), scaled to the whole size; low: (B, 2) top-left corner and side: (B,) in [0, 1]."""
+    """Squares of maps (B, C, S, S), scaled to S; corner `low` (B, 2) and `side` (B,) are in [0, 1]."""
     ramp = (torch.arange(maps.shape[-1], device=maps.device) + 0.5) / maps.shape[-1]
     x, y = (2 * (low[:, :, None] + side[:, None, None] * ramp) - 1).unbind(1)
     grid = torch.stack([x[:, None, :].expand(-1, len(ramp), -1), y[:, :, None].expand(-1, -1, len(ramp))], -1)

@@ -137,7 +137,7 @@ def _start(network: EgoHieraLocNet, config: OptimConfig, device: torch.device) -
 
 
 def _draw_chance(size: int, seed: int, step: int, accelerator: Accelerator) -> Tensor:
-    """This process's part (size, CHANCES_A_CLIP) of a step's random numbers, the same for any number of processes."""
+    """This process's part (size, K) of a step's random numbers, which do not depend on the processes."""
     generator = torch.Generator(accelerator.device).manual_seed((seed << 32) + step)
     whole = size * accelerator.num_processes
     chance = torch.rand(whole, CHANCES_A_CLIP, generator=generator, device=accelerator.device)

@@ -28,10 +28,10 @@ def clip_terms(
 ) -> tuple[Scalars, Scalars]:
     """Loss terms (see `LossWeights`) and accuracies to log.
 
-    chance: (B, CHANCES_A_CLIP) uniform random numbers that decide how each query's mask is obtained, and where its
-    close-up is taken. After the frames of its own clip, each query is matched with `negatives` frames of other
-    clips: the most similar ones that do not show its object. With `close_ups` also with one image as a second look
-    sees it: every other query with one of its own clip, the others with one of what is most similar to it elsewhere.
+    chance: (B, CHANCES_A_CLIP) uniform random numbers that decide how each query's mask is obtained and where
+    its close-up is taken. After the frames of its own clip, each query is matched with `negatives` frames of
+    other clips: the most similar ones that do not show its object; with `close_ups` also with one image as a
+    second look sees it, which for every other query is of another clip.
     """
     times = batch.presence.shape[1]
     query, template = _encode_queries(network, batch, chance[:, :2])
@@ -68,7 +68,7 @@ class MatchedFrames:
     A query without enough negatives is matched with the first frame of its own clip again.
     """
 
-    frame: Tensor  # (B, T + negatives) indices into the B * T frames; of the close-ups, which follow them, B more
+    frame: Tensor  # (B, T + negatives) indices into the B * T frames; close-ups follow these
     is_own: Tensor  # (B, negatives) bool: the own first frame instead of a negative
     closer: CloseUps | None = None
 
@@ -156,10 +156,8 @@ def _frame_terms(
 ) -> tuple[Scalars, Scalars]:
     """Is the object in the frame, and where? For all matched frames."""
     ram, grid = output.ram, output.response.shape[-1]
-    presence, boxes = (
-        matched.labels(batch, "presence"),
-        matched.labels(batch, "boxes") / batch.frames.shape[-1],
-    )
+    presence = matched.labels(batch, "presence")
+    boxes = matched.labels(batch, "boxes") / batch.frames.shape[-1]
     cells = _cell_targets(matched.labels(batch, "masks"), grid)
     alike = _cell_targets(matched.labels(batch, "distractor_masks"), grid)
     similarity_logits = network.coarse[0] * output.foreground.float() + network.coarse[1]
