@@ -6,10 +6,9 @@ A clip has as many pixels as a real video has, four times those the network sees
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 
@@ -124,72 +123,77 @@ class HardClip:
             )
 
 
-def hard_clips(data: Path, folder: Path, count: int, *, seed: int, workers: int = 1) -> list[list[HardClip]]:
+def hard_clips(
+    data: Path, folder: Path, count: int, *, seed: int, device: str = "cpu", workers: int = 1
+) -> list[list[HardClip]]:
     """Clips of two halves of the held-out packs that share neither an object nor a photo.
 
     `count` clips of a seed, a multiple of 16; those that lie in `folder` are not composed again.
     """
     kinds = list(product((0, 1), range(4)))
-    with ProcessPoolExecutor(workers) as pool:
-        paths = list(pool.map(partial(_compose_kind, data, folder, count // 8, seed), kinds))
+    compose = partial(_compose_kind, data, folder, count // 8, seed, device)
+    if device == "cpu" and workers > 1:
+        with ProcessPoolExecutor(workers) as pool:
+            paths = list(pool.map(compose, kinds))
+    else:
+        paths = [compose(kind) for kind in kinds]
     return [
         [HardClip.load(path) for (s, _), some in zip(kinds, paths, strict=True) if s == side for path in some]
         for side in (0, 1)
     ]
 
 
-def _compose_kind(data: Path, folder: Path, count: int, seed: int, kind: tuple[int, int]) -> list[Path]:
+def _compose_kind(
+    data: Path, folder: Path, count: int, seed: int, device: str, kind: tuple[int, int]
+) -> list[Path]:
     """Clips of one half of the packs, sharp or blurred, with or without a rival."""
     side, number = kind
     blurred, rival = number >= 2, number % 2 == 1
     paths = [folder / f"hard-{FRAME_PX}-{seed}-{side}-{number}-{clip}.npz" for clip in range(count)]
-    if all(path.exists() for path in paths):
-        return paths
-    folder.mkdir(parents=True, exist_ok=True)
-    packs = halved(read_packs(data, split="heldout"))[side]
-    config = update(HARD, (BLURRED if blurred else SHARP) | {"rival_share": float(rival)})
-    clips = _compose(packs, config, count, paths, seed=(seed * 2 + side) * 4 + number)
-    for path, clip in clips:
-        clip.save(path)
+    if not all(path.exists() for path in paths):
+        folder.mkdir(parents=True, exist_ok=True)
+        packs = halved(_heldout(data))[side]
+        config = update(HARD, (BLURRED if blurred else SHARP) | {"rival_share": float(rival)})
+        _compose(packs, config, device, paths, seed=(seed * 2 + side) * 4 + number)
     return paths
 
 
-def _compose(
-    packs: Packs, config: ComposerConfig, count: int, paths: list[Path], *, seed: int
-) -> Iterator[tuple[Path, HardClip]]:
+@cache
+def _heldout(data: Path) -> Packs:
+    return read_packs(data, split="heldout")
+
+
+def _compose(packs: Packs, config: ComposerConfig, device: str, paths: list[Path], *, seed: int) -> None:
     """What hides an object is known by composing the clip again with nothing in front, a quarter as large."""
-    composer = ClipComposer(packs, config, "cpu", seed)
-    bare = ClipComposer(packs, update(config, NOTHING_IN_FRONT), "cpu", seed)
-    for step in range(-(-count // BATCH)):
+    composer = ClipComposer(packs, config, device, seed)
+    bare = ClipComposer(packs, update(config, NOTHING_IN_FRONT), device, seed)
+    for step in range(-(-len(paths) // BATCH)):
         chosen = paths[step * BATCH : (step + 1) * BATCH]
         if all(path.exists() for path in chosen):
             continue
         batch, objects = composer.batch(step, len(chosen)), composer.chosen_objects(step, len(chosen))
         whole = bare.batch(step, len(chosen)).masks.sum((2, 3)) * config.unit**2
+        covered = 1 - (batch.masks.sum((2, 3)) / whole.clamp(min=1e-3)).clamp(max=1).double().cpu().numpy()
         angles = view_angles(packs, objects)
         for number, path in enumerate(chosen):
             clip = clip_of(batch, number)
-            visible = batch.masks[number].sum((1, 2)) / whole[number].clamp(min=1e-3)
             sides = clip.boxes_xyxy[:, 2:] - clip.boxes_xyxy[:, :2]
             difficulty = Difficulty(
                 angle_deg=_mean(angles[number], clip.presence),
                 size_px=_mean(sides.max(1) / config.unit, clip.presence),
-                covered=_mean(1 - visible.clamp(max=1).double().numpy(), clip.presence),
+                covered=_mean(covered[number], clip.presence),
                 blurred=config.motion_blur_share > 0,
                 rival=config.rival_share > 0,
             )
-            yield (
-                path,
-                HardClip(
-                    clip.query.image,
-                    np.array(clip.query.box.xyxy),
-                    tuple(_jpeg(frame) for frame in clip.frames),
-                    clip.presence,
-                    clip.boxes_xyxy,
-                    bool(objects.absent[number]),
-                    difficulty,
-                ),
-            )
+            HardClip(
+                clip.query.image,
+                np.array(clip.query.box.xyxy),
+                tuple(_jpeg(frame) for frame in clip.frames),
+                clip.presence,
+                clip.boxes_xyxy,
+                bool(objects.absent[number]),
+                difficulty,
+            ).save(path)
 
 
 def view_angles(packs: Packs, objects: ChosenObjects) -> NDArray[np.float64]:

@@ -92,7 +92,12 @@ def main() -> None:
         for number in range(options.rounds):
             started = time.perf_counter()
             halves = hard_clips(
-                options.data, options.clips, options.questions, seed=number, workers=options.workers
+                options.data,
+                options.clips,
+                options.questions,
+                seed=number,
+                device=options.device or "cpu",
+                workers=options.workers,
             )
             composed = time.perf_counter()
             for found, difficulty in ask(localizers, halves, seed=number):

@@ -42,77 +42,89 @@ class Answer:
 
 def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
     """Apply the temporal rule to the decoded samples; samples that were not decoded score 0."""
-    raw = _score_curve(decoded, len(search.video), search.config.stride)
+    raw = score_curve(decoded, len(search.video), search.config.stride)
     choice = choose_interval(raw, search.video.time_s, _with_more_candidates(search))
     if choice.chosen is None:
         reason = "The video has no sample before the query time."
         if len(raw):
             reason = "Nothing in the video looks like the query."
         return Answer(NotFound(reason), choice.curve, (), decoded)
-    judged = _judge(search, decoded, choice)
-    tracks = [
-        ResponseTrack(predictions_of(search, judged.decoded, interval), confidence)
-        for interval, confidence in zip(judged.intervals, judged.confidences, strict=True)
-    ]
+    judged = judge(search, decoded, choice)
+    decoded = judged.decoded
+    tracks = [ResponseTrack(predictions_of(search, decoded, c.interval), c.score) for c in judged.candidates]
     confident = [t for t in tracks if t.score >= judged.threshold]
     most = search.temporal.max_alternatives
     if confident:
         # The rule's choice, or where that is below the threshold the last one above it.
         answered = confident[0] if confident[0] is tracks[0] else max(confident, key=lambda t: t.end)
         others = tuple(t for t in tracks if t is not answered)[:most]
-        return Answer(answered, choice.curve, others, judged.decoded, judged.looks)
+        return Answer(answered, choice.curve, others, decoded, judged.looks)
     best = max(tracks, key=lambda t: t.score)
     reason = (
         f"The best candidate, at {best.start_s:.1f} s, has confidence {best.score:.2f}; "
         f"answers need {judged.threshold:.2f}."
     )
     candidates = tuple(sorted(tracks, key=lambda t: t is not best)[:most])
-    return Answer(NotFound(reason, best.score), choice.curve, candidates, judged.decoded, judged.looks)
+    return Answer(NotFound(reason, best.score), choice.curve, candidates, decoded, judged.looks)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An appearance, what each look says of it in logits, and the confidence that follows."""
+
+    interval: Interval
+    first: float
+    second: float | None
+    score: float
 
 
 @dataclass(frozen=True, eq=False)
-class _Judged:
-    """Candidate appearances, the rule's choice first and the others by falling confidence."""
+class Judged:
+    """Candidates, the rule's choice first and the others by falling confidence."""
 
-    intervals: Sequence[Interval]
-    confidences: Sequence[float]
+    candidates: Sequence[Candidate]
     threshold: float
-    decoded: Mapping[int, Decoded]
-    looks: int
+    decoded: Mapping[int, Decoded]  # with what a second look saw
+
+    @property
+    def looks(self) -> int:
+        return 1 if self.candidates[0].second is None else 2
 
 
-def _with_more_candidates(search: QuerySearch) -> TemporalConfig:
-    config = search.temporal
-    wanted = max(config.max_alternatives, search.config.look_appearances - 1)
-    return replace(config, max_alternatives=wanted) if search.config.second_look else config
-
-
-def _judge(search: QuerySearch, decoded: Mapping[int, Decoded], choice: TemporalChoice) -> _Judged:
+def judge(search: QuerySearch, decoded: Mapping[int, Decoded], choice: TemporalChoice) -> Judged:
     """The confidence of each candidate from one look, or from two where there is a second."""
     assert choice.chosen is not None
     intervals = (choice.chosen, *choice.alternatives)
     calibration = search.predictor.calibration
     first = [logit(float(choice.curve.raw[a : b + 1].max())) for a, b in intervals]
-    looks = look_again(search, decoded, intervals) if search.config.second_look else None
+    looks = look_again(search, decoded, intervals) if _looks_again(search) else None
     if looks is None:
-        confidences = [calibration.confidence(value) for value in first]
-        return _Judged(intervals, confidences, calibration.threshold, decoded, 1)
-    both = calibration.looks
-    confidences = [both.confidence(a, b.logit) for a, b in zip(first, looks, strict=True)]
-    bar = search.temporal.peak_share * max(confidences) * TIE
-    chosen = max((k for k, c in enumerate(confidences) if c >= bar), key=lambda k: intervals[k])
-    order = sorted(range(len(intervals)), key=lambda k: (k != chosen, -confidences[k]))
+        alone = [
+            Candidate(i, a, None, calibration.confidence(a)) for i, a in zip(intervals, first, strict=True)
+        ]
+        return Judged(alone, calibration.threshold, decoded)
+    both = [
+        Candidate(interval, a, look.logit, calibration.looks.confidence(a, look.logit))
+        for interval, a, look in zip(intervals, first, looks, strict=True)
+    ]
+    bar = search.temporal.peak_share * max(c.score for c in both) * TIE
+    chosen = max((c for c in both if c.score >= bar), key=lambda c: c.interval)
+    both.sort(key=lambda c: (c is not chosen, -c.score))
     closer = {sample: seen for look in looks for sample, seen in look.decoded.items()}
-    return _Judged(
-        [intervals[k] for k in order],
-        [confidences[k] for k in order],
-        both.threshold,
-        {**decoded, **closer},
-        2,
-    )
+    return Judged(both, calibration.looks.threshold, {**decoded, **closer})
 
 
-def _score_curve(decoded: Mapping[int, Decoded], count: int, stride: int) -> Floats:
+def _with_more_candidates(search: QuerySearch) -> TemporalConfig:
+    config = search.temporal
+    wanted = max(config.max_alternatives, search.config.look_appearances - 1)
+    return replace(config, max_alternatives=wanted) if _looks_again(search) else config
+
+
+def _looks_again(search: QuerySearch) -> bool:
+    return search.config.second_look and search.predictor.calibration.looks.second != 0
+
+
+def score_curve(decoded: Mapping[int, Decoded], count: int, stride: int) -> Floats:
     """Scores (N,): decoded ones, straight lines across skipped ones, the last one held, 0 elsewhere."""
     raw = np.zeros(count)
     known = sorted(decoded)
@@ -129,7 +141,7 @@ def predictions_of(
 ) -> tuple[FramePrediction, ...]:
     """One prediction per sample of an interval; boxes of samples that were not decoded are interpolated."""
     (first, last), video = interval, search.video
-    raw = _score_curve(decoded, len(video), search.config.stride)
+    raw = score_curve(decoded, len(video), search.config.stride)
     known = [s for s in range(first, last + 1) if s in decoded] or [
         min(decoded, key=lambda s: abs(s - first))
     ]

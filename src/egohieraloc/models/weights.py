@@ -35,10 +35,13 @@ SCALE = ":scale"  # ends the name of an 8-bit tensor's scales
 
 @dataclass(frozen=True, kw_only=True)
 class BothLooks:
-    """Turns the logits of both looks at an appearance into the probability that it shows the object."""
+    """Turns the logits of both looks at an appearance into the probability that it shows the object.
 
-    first: float = 0.5
-    second: float = 0.5
+    Weights whose `second` is 0 were not calibrated for a second look: none is taken.
+    """
+
+    first: float = 1.0
+    second: float = 0.0
     offset: float = 0.0
     threshold: float = 0.5
 
