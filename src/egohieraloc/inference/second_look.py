@@ -63,7 +63,8 @@ class Square:
         x2, y2 = min(self.left + self.side, width), min(self.top + self.side, height)
         part[y1 - self.top : y2 - self.top, x1 - self.left : x2 - self.left] = rgb[y1:y2, x1:x2]
         shrinks = size < self.side
-        return cv2.resize(part, (size, size), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
+        way = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+        return np.asarray(cv2.resize(part, (size, size), interpolation=way), np.uint8)
 
     def onto_canvas(self, seen: Decoded, letterbox: Letterbox) -> Decoded:
         """What was seen in the square, on the canvas of the whole frame."""
