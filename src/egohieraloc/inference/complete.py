@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from egohieraloc.inference.answer import Answer, predictions_of
+from egohieraloc.inference.cuts import shot_of
 from egohieraloc.inference.predict import Decoded, SearchTemplate
 from egohieraloc.inference.search import QuerySearch
+from egohieraloc.inference.steady import steady
 from egohieraloc.inference.temporal import Interval
 from egohieraloc.types import NotFound
 
@@ -25,9 +27,15 @@ def completed(search: QuerySearch, found: Answer) -> Answer:
     if isinstance(found.track, NotFound) or config.rule == "paper" or config.complete > 1:
         return found
     (first, last), joined = complete(search, found.decoded, (found.track.start, found.track.end))
-    track = replace(found.track, predictions=predictions_of(search, joined, (first, last)))
+    corrected = steady(joined, (first, last), search.predictor.config.input_size)
+    steadied = {**joined, **corrected}
+    track = replace(found.track, predictions=predictions_of(search, steadied, (first, last)))
     others = tuple(t for t in found.alternatives if t.end < first or last < t.start)
-    return replace(found, track=track, alternatives=others, decoded=joined)
+    if corrected:  # the other object that looks like it
+        beside = {sample: joined[sample] for sample in corrected}
+        where = min(beside), max(beside)
+        others = (replace(found.track, predictions=predictions_of(search, beside, where)), *others)
+    return replace(found, track=track, alternatives=others, decoded=steadied)
 
 
 def complete(
@@ -43,8 +51,11 @@ def complete(
     config, stride, report = search.temporal, search.config.stride, search.progress
     best = max(known, key=lambda sample: decoded[sample].score)
     template = search.predictor.template_from_sample(search.video.pick([best]), decoded[best])
-    start = max(0, found[0] - config.complete_reach)
-    end = min(len(search.video) - 1, found[1] + config.complete_reach)
+    reach = config.complete_reach
+    start, end = shot_of(
+        search.video, best, (max(0, found[0] - reach), min(len(search.video) - 1, found[1] + reach))
+    )
+    found = max(found[0], start), min(found[1], end)  # a cut ends an appearance
     back, forth = range(best, start - 1, -stride), range(best, end + 1, stride)
     total = len(back) + len(forth)
     first, before = _walk(search, template, back, found[0], lambda done: report("follow", done, total))
