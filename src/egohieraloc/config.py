@@ -154,8 +154,8 @@ class SearchConfig:
     max_decoded: int = 200  # at most so many samples and their neighbours; 0 decodes without limit
     second_look: bool = True  # see the best appearances again, from close by, where the video can be read
     look_appearances: int = 5  # so many of them ...
-    look_frames: int = 2  # ... in so many frames each ...
-    look_shares: tuple[float, ...] = (4.0,)  # ... in squares so many times as wide as what was found
+    look_frames: int = 1  # ... in so many frames each ...
+    look_shares: tuple[float, ...] = (3.0, 5.0)  # ... in squares so many times as wide as what was found
 
     def __post_init__(self) -> None:
         if self.stride < 1:

@@ -59,7 +59,7 @@ def video_of(values: Sequence[int], *, readable: bool = True) -> EncodedVideo:
 
 
 def ask(samples: dict[int, Decoded], video: EncodedVideo, eye: Eye, **changes: object) -> Answer:
-    config = SearchConfig(**{"look_frames": 1, "look_shares": (2.0,), **changes})  # type: ignore[arg-type]
+    config = SearchConfig(**{"look_shares": (2.0,), **changes})  # type: ignore[arg-type]
     return answer(search_over(video, eye, config=config, temporal=ONE), samples)
 
 
