@@ -1,7 +1,7 @@
 """Hard questions about held-out objects in long composed videos, by what makes them hard.
 
     python benchmarks/hard_heldout.py --data DIR --clips DIR [--model FILE|NAME] [--questions 640]
-    python benchmarks/hard_heldout.py --data DIR --clips DIR --compare first=search.second_look=false
+    python benchmarks/hard_heldout.py --data DIR --clips DIR --compare without-second-look --compare dpm-only
 
 The objects are never trained on. Each is seen from another side than in its query, small, covered, blurred or
 beside an object that looks like it, in one clip of a video of 1,000 samples (or as many as there are clips
@@ -9,8 +9,9 @@ for); a third of the objects are absent. Clips are composed once and kept in `--
 three times as many questions, about other clips. Every question is answered; refusal.py says how refusals
 count.
 
-`--compare NAME=SETTINGS` asks the same questions again under other settings (commas between several), from
-the same features, and gives the difference to the first row question by question, with its interval.
+`--compare` asks the same questions again under the settings of an ablation, or NAME=SETTINGS (commas between
+several), from the same features, and gives the difference to the first row question by question, with its
+interval.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from egohieraloc.ablations import find_ablation
 from egohieraloc.data.base import Track
 from egohieraloc.files import write_json
 from egohieraloc.inference.encoded import EncodedVideo
@@ -75,12 +77,13 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=640, help="of a round, a multiple of 16")
     parser.add_argument("--rounds", type=int, default=1, help="each with clips of its own")
     parser.add_argument("--workers", type=int, default=2, help="processes that compose clips")
-    parser.add_argument("--compare", action="append", default=[], metavar="NAME=SETTINGS")
+    parser.add_argument("--compare", action="append", default=[], metavar="NAME[=SETTINGS]")
     options = parser.parse_args()
     asked = {OWN: list(options.settings)}
     for word in options.compare:
         name, _, settings = word.partition("=")
-        asked[name] = [*options.settings, *settings.split(",")]
+        changes = settings.split(",") if settings else find_ablation(name).settings
+        asked[name] = [*options.settings, *changes]
     outcomes: dict[str, list[Outcome]] = {name: [] for name in asked}
     difficulties: list[Difficulty] = []
     with tempfile.TemporaryDirectory() as scratch:
