@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 from egohieraloc.ablations import find_ablation
 from egohieraloc.data.base import Track
 from egohieraloc.files import write_json
+from egohieraloc.inference.chunks import samples_of
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Predictor
-from egohieraloc.inference.store import CHUNK, FeatureStore
+from egohieraloc.inference.store import FeatureStore
 from egohieraloc.localize import Localizer
 from egohieraloc.types import Frame, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.letterbox import Letterbox
@@ -57,18 +58,20 @@ class ClipFeatures(FeatureStore):
     def __len__(self) -> int:
         return self._length * len(self._clips)
 
+    def has(self, number: int) -> bool:
+        return True
+
     def read(self, number: int) -> PackedFeatures:
-        return PackedFeatures.cat(list(self._pieces(number)))
+        return PackedFeatures.cat(list(self._samples(number)))
 
     def read_match(self, number: int) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
-        pieces = list(self._pieces(number))
-        return np.concatenate([p.match for p in pieces]), np.concatenate([p.match_scale for p in pieces])
+        samples = list(self._samples(number))
+        return np.concatenate([s.match for s in samples]), np.concatenate([s.match_scale for s in samples])
 
-    def _pieces(self, number: int) -> Iterator[PackedFeatures]:
-        first, last = number * CHUNK, min((number + 1) * CHUNK, len(self))
-        for clip in range(first // self._length, -(-last // self._length)):
-            start = clip * self._length
-            yield self._clips[clip][max(first - start, 0) : last - start]
+    def _samples(self, number: int) -> Iterator[PackedFeatures]:
+        for sample in samples_of(number, len(self)):
+            clip, place = divmod(sample, self._length)
+            yield self._clips[clip][place : place + 1]
 
 
 def main() -> None:
@@ -156,9 +159,8 @@ def ask(
 
 
 def encoded(clip: HardClip, predictor: Predictor) -> PackedFeatures:
-    index = np.arange(len(clip.frames))
     letterbox = Letterbox(FRAME_PX, FRAME_PX, predictor.config.input_size)
-    return predictor.encode([letterbox.apply(clip.frame(k)) for k in index], index, index / FPS)
+    return predictor.encode([letterbox.apply(clip.frame(k)) for k in range(len(clip.frames))])
 
 
 def joined(parts: Sequence[PackedFeatures], clips: Sequence[HardClip], canvas: int) -> EncodedVideo:
@@ -171,7 +173,7 @@ def joined(parts: Sequence[PackedFeatures], clips: Sequence[HardClip], canvas: i
     def frames(numbers: Iterable[int]) -> Iterator[Frame]:
         return (Frame(k, k / FPS, clips[k // length].frame(k % length)) for k in numbers)
 
-    return EncodedVideo(sampled, Letterbox(FRAME_PX, FRAME_PX, canvas), store, frames)
+    return EncodedVideo(sampled, Letterbox(FRAME_PX, FRAME_PX, canvas), store, pixels=frames)
 
 
 def last_stretch(track: Track) -> Track:

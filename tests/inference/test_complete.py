@@ -16,7 +16,7 @@ from egohieraloc.inference.answer import Answer, answer
 from egohieraloc.inference.complete import BLOCK, complete, completed
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.predict import Decoded
-from egohieraloc.inference.store import CHUNK, FeatureStore
+from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.weights import Calibration
 from egohieraloc.types import NotFound, ResponseTrack
 from egohieraloc.video.letterbox import Letterbox
@@ -31,13 +31,16 @@ class Video(EncodedVideo):
         super().__init__(sampled(count), Letterbox(64, 48, 32), FeatureStore(Path("unused")))
         object.__setattr__(self, "shots", np.searchsorted(cuts, np.arange(count), side="right"))
 
-    def descriptors(self, number: int) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
-        shots = self.shots[number * CHUNK : (number + 1) * CHUNK]  # type: ignore[attr-defined]
-        one_hot = np.eye(8, dtype=np.int8)[shots] * 100
-        return one_hot[:, :, None, None], np.ones(len(shots), np.float16)
+    def pick(self, samples: Sequence[int]) -> Picked:
+        return Picked(samples, self.shots)  # type: ignore[attr-defined]
 
-    def pick(self, samples: Sequence[int]) -> list[int]:
-        return list(samples)
+
+class Picked(list[int]):
+    """Samples whose descriptors say which shot they belong to."""
+
+    def __init__(self, samples: Sequence[int], shots: NDArray[np.int64]) -> None:
+        super().__init__(samples)
+        self.match = np.eye(8, dtype=np.int8)[shots[list(samples)]][:, :, None, None] * 100
 
 
 class Seer:

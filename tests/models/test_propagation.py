@@ -84,7 +84,7 @@ def test_frames_that_lie_apart_are_decoded_as_if_alone() -> None:
     template, features = seen_by(network)
     with torch.no_grad():
         apart = network.match(template, features, network.initial_state(template), apart_from=0)[0]
-        alone = network.match(template.expand(3), features, network.initial_state(template.expand(3)))[0]
+        alone = network.match(template.repeated(3), features, network.initial_state(template.repeated(3)))[0]
         beside = network.match(template, features, network.initial_state(template), apart_from=1)[0]
     for field in fields(RamOutput):
         assert torch.allclose(getattr(apart.ram, field.name), getattr(alone.ram, field.name), atol=1e-5)

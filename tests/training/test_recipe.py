@@ -13,6 +13,7 @@ from egohieraloc.config import PRESETS, preset
 from egohieraloc.errors import ConfigError, MissingExtraError
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import find_weights, load_weights, save_weights
+from egohieraloc.paper import NETWORK
 from egohieraloc.settings import override
 from egohieraloc.training import recipe as module
 from egohieraloc.training.composer.packs import Packs
@@ -91,7 +92,7 @@ def test_shipped_recipes_are_read(path: Path) -> None:
 
 def test_the_papers_recipe() -> None:
     recipe = read_recipe(Path(__file__).parents[2] / "recipes" / "paper.toml")
-    assert recipe.network == PRESETS["large"]
+    assert recipe.network == override(PRESETS["large"], NETWORK)
     assert recipe.network.backbone.name == "pvt_v1_large"
     optim = recipe.optim
     assert (optim.steps, optim.learning_rate, optim.weight_decay) == (20_000, 1.5e-3, 0.02)

@@ -33,6 +33,10 @@ Predictions = Annotated[
 Split = Annotated[str | None, typer.Option(help="Only this split of the annotation file.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write all numbers to this file.")]
 ClipInfo = Annotated[Path | None, typer.Option(help="EgoTracks' clip_info.json, for the clips' lengths.")]
+Grid = Annotated[
+    bool,
+    typer.Option("--grid", help="Score 5 frames a second, not every frame as EgoTracks' authors do."),
+]
 Out = Annotated[Path, typer.Option(help="Where to write.")]
 
 
@@ -99,13 +103,15 @@ def score_egotracks(
     annotations: Annotations,
     predictions: Predictions,
     clip_info: ClipInfo = None,
+    grid: Grid = False,
     split: Split = None,
     json: Json = None,
 ) -> None:
     """EgoTracks: average overlap, precision, recall and F."""
     queries = _tracking_queries(annotations, split)
     answers = egotracks.read_egotracks_predictions(predictions, queries)
-    report = egotracks.report_egotracks(queries, answers, read_clip_lengths(clip_info) if clip_info else None)
+    lengths = read_clip_lengths(clip_info) if clip_info else None
+    report = egotracks.report_egotracks(queries, answers, lengths, grid=grid)
     publish(report, _about("egotracks", annotations, predictions), json)
 
 

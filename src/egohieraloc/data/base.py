@@ -159,5 +159,5 @@ def reading(where: str) -> Iterator[None]:
         yield
     except KeyError as error:
         raise DataError(f"{where}: the field {error} is missing.") from error
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
+    except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise DataError(f"{where}: {error}.") from error

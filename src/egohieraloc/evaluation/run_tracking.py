@@ -53,7 +53,8 @@ class TrackingAnswers(ClipAnswers):
 
         @cache
         def encoded(start: int) -> EncodedVideo:
-            return localizer.encode(video, indices=np.arange(start, video.info.num_frames, self.step))
+            indices = np.arange(start, video.info.num_frames, self.step)
+            return localizer.encode(video, indices=indices, dense=True)
 
         def answer(query: Any) -> TrackAnswer:
             info = video.info

@@ -23,6 +23,7 @@ from egohieraloc.errors import QueryError, VideoError
 from egohieraloc.evaluation.predictions import Answer, TrackAnswer
 from egohieraloc.evaluation.runner import no_answer
 from egohieraloc.evaluation.workers import AnswerQuery
+from egohieraloc.geometry.lift import mask_confidence
 from egohieraloc.localize import Localizer, LocalizerConfig, with_settings
 from egohieraloc.models.weights import Weights, find_weights, load_weights
 from egohieraloc.query import Query
@@ -112,8 +113,14 @@ class Vq2dAnswers(ClipAnswers):
             track = Track.from_boxes(
                 [p.frame_index for p in found.predictions], [p.box.xyxy for p in found.predictions]
             )
+            sure = [mask_confidence(p, self.system.config.place.fusion) for p in found.predictions]
             return TrackAnswer(
-                query.key, track, found.score, found.reason, crop_sharpness=found.crop_sharpness
+                query.key,
+                track,
+                found.score,
+                found.reason,
+                crop_sharpness=found.crop_sharpness,
+                frame_confidences=np.array([astuple(s) for s in sure]).reshape(-1, 3),
             )
 
         return answer

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.config import SfmConfig
+from egohieraloc.documents import read_json
 from egohieraloc.errors import GeometryError
 from egohieraloc.files import write_json
 from egohieraloc.geometry.align import align
@@ -73,7 +74,7 @@ class SfmJob:
 
     @classmethod
     def read(cls, folder: Path) -> SfmJob:
-        value = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+        value = read_json(folder / "job.json")
         camera, lists = value["anchor_camera"], ("frame_index", "time_s", "sharpness", "size", "full_size")
         return cls(
             **{key: tuple(value[key]) for key in lists},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ import cv2
 from filelock import FileLock
 
 from egohieraloc.config import SfmConfig
+from egohieraloc.documents import parse_json, read_json
 from egohieraloc.errors import GeometryError, OutputError
 from egohieraloc.geometry import sfm
 from egohieraloc.geometry.camera import Camera
@@ -191,7 +191,7 @@ def _run(folder: Path, max_time_s: float, progress: Progress) -> str | None:
         try:
             for line in process.stdout or ():
                 with suppress(ValueError, KeyError, TypeError):  # other libraries print too
-                    report = json.loads(line)
+                    report = parse_json(line)
                     progress(report["stage"], int(report["done"]), int(report["total"]))
             code = process.wait()
         finally:
@@ -202,7 +202,7 @@ def _run(folder: Path, max_time_s: float, progress: Progress) -> str | None:
     if (folder / "result.npz").exists():
         return None
     if (folder / "failure.json").exists():
-        return str(json.loads((folder / "failure.json").read_text(encoding="utf-8"))["reason"])
+        return str(read_json(folder / "failure.json")["reason"])
     if late:
         return f"camera poses took longer than {max_time_s:g} s; what was computed is kept for the next run"
     return f"the camera pose process ended early (code {code}); its log is in {folder / 'log.txt'}"

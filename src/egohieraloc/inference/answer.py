@@ -52,7 +52,8 @@ def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
     judged = judge(search, decoded, choice)
     decoded = judged.decoded
     tracks = [ResponseTrack(predictions_of(search, decoded, c.interval), c.score) for c in judged.candidates]
-    confident = [t for t in tracks if t.score >= judged.threshold]
+    literal = search.temporal.rule == "paper"  # the paper has no threshold of confidence: its rule decides
+    confident = [t for t in tracks if literal or t.score >= judged.threshold]
     most = search.temporal.max_alternatives
     if confident:
         # The rule's choice, or where that is below the threshold the last one above it.
@@ -121,7 +122,8 @@ def _with_more_candidates(search: QuerySearch) -> TemporalConfig:
 
 
 def _looks_again(search: QuerySearch) -> bool:
-    return search.config.second_look and search.predictor.calibration.looks.second != 0
+    paper = search.temporal.rule == "paper"  # which looks once
+    return search.config.second_look and not paper and search.predictor.calibration.looks.second != 0
 
 
 def score_curve(decoded: Mapping[int, Decoded], count: int, stride: int) -> Floats:

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from egohieraloc.inference.answer import Answer, predictions_of
-from egohieraloc.inference.cuts import shot_of
+from egohieraloc.inference.cuts import first_cut, mean_descriptors
 from egohieraloc.inference.predict import Decoded, SearchTemplate
 from egohieraloc.inference.search import QuerySearch
 from egohieraloc.inference.steady import steady
@@ -51,11 +54,8 @@ def complete(
     config, stride, report = search.temporal, search.config.stride, search.progress
     best = max(known, key=lambda sample: decoded[sample].score)
     template = search.predictor.template_from_sample(search.video.pick([best]), decoded[best])
-    reach = config.complete_reach
-    start, end = shot_of(
-        search.video, best, (max(0, found[0] - reach), min(len(search.video) - 1, found[1] + reach))
-    )
-    found = max(found[0], start), min(found[1], end)  # a cut ends an appearance
+    start = max(0, found[0] - config.complete_reach)
+    end = min(len(search.video) - 1, found[1] + config.complete_reach)
     back, forth = range(best, start - 1, -stride), range(best, end + 1, stride)
     total = len(back) + len(forth)
     first, before = _walk(search, template, back, found[0], lambda done: report("follow", done, total))
@@ -67,7 +67,7 @@ def complete(
         own = joined.get(sample)
         if own is None or own.score < min(other.score, config.complete):
             joined[sample] = other
-    return (min(first, found[0]), max(last, found[1])), joined
+    return (first, last), joined
 
 
 def _walk(
@@ -77,19 +77,34 @@ def _walk(
     edge: int,
     report: Callable[[int], None],
 ) -> tuple[int, dict[int, Decoded]]:
-    """The farthest sample that shows the object, and all that were decoded; up to `edge` none is a miss."""
+    """Where the appearance ends on one side, and all samples that were decoded.
+
+    That is the farthest sample that shows the object, at least `edge`, up to which none is a miss; but a cut
+    ends it in any case.
+    """
     predictor, config = search.predictor, search.temporal
-    state, seen, farthest, missed = predictor.start(template), {}, samples[0], 0
+    state, seen, farthest, missed = predictor.start(template), {}, edge, 0
+    shot: list[NDArray[np.float32]] = []
     for start in range(0, len(samples), BLOCK):
         block = samples[start : start + BLOCK]
-        answers, state = predictor.decode(template, search.video.pick(block), state)
+        packed = search.video.pick(block)
+        shot = [*shot[-1:], *mean_descriptors(packed.match)]
+        cut = first_cut(np.stack(shot))
+        if cut is not None:
+            whole = cut - (len(shot) - len(block))  # samples of the block before the cut
+            last = samples[start + whole - 1]
+            block, packed = block[:whole], packed[:whole]
+            farthest = last if abs(last - samples[0]) < abs(farthest - samples[0]) else farthest
+        answers, state = predictor.decode(template, packed, state) if len(block) else ([], state)
         report(start + len(block))
         for sample, answer in zip(block, answers, strict=True):
             seen[sample] = answer
             if answer.score >= config.complete:
-                farthest, missed = sample, 0
+                farthest, missed = max(sample, farthest, key=lambda s: abs(s - samples[0])), 0
             elif abs(sample - samples[0]) > abs(edge - samples[0]):
                 missed += 1
                 if missed > config.bridge:
                     return farthest, seen
+        if cut is not None:
+            break
     return farthest, seen

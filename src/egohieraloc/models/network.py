@@ -8,6 +8,7 @@ B batch, T time, N query tokens, D descriptor channels; windows and frames are R
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -52,19 +53,8 @@ class QueryTemplate:
         """(B, N, 2) foreground and background weights."""
         return torch.stack([self.foreground, self.background], -1)
 
-    def __getitem__(self, index: slice) -> QueryTemplate:
-        """Some of the queries."""
-        return QueryTemplate(
-            self.tokens[index],
-            self.foreground[index],
-            self.background[index],
-            tuple(f[index] for f in self.filters),
-            self.semi_axes[index],
-            self.gain[index],
-        )
-
-    def expand(self, times: int) -> QueryTemplate:
-        """Each query repeated for `times` frames in a row."""
+    def repeated(self, times: int) -> QueryTemplate:
+        """Each query `times` times, as queries of their own."""
 
         def repeat(x: Tensor) -> Tensor:
             return x.repeat_interleave(times, 0)
@@ -76,6 +66,21 @@ class QueryTemplate:
             tuple(repeat(f) for f in self.filters),
             repeat(self.semi_axes),
             repeat(self.gain),
+        )
+
+    @classmethod
+    def joined(cls, views: Sequence[QueryTemplate]) -> QueryTemplate:
+        """Several views of each object as one: the tokens and filters of all of them.
+
+        Filters are sorted by scale, then by view, so that the middle one is of the middle scale.
+        """
+        return cls(
+            torch.cat([view.tokens for view in views], 1),
+            torch.cat([view.foreground for view in views], 1),
+            torch.cat([view.background for view in views], 1),
+            tuple(each for scale in zip(*(view.filters for view in views), strict=True) for each in scale),
+            torch.stack([view.semi_axes for view in views], 2).flatten(1, 2),
+            torch.stack([view.gain for view in views]).amin(0),
         )
 
 
@@ -235,13 +240,12 @@ class EgoHieraLocNet(nn.Module):
         The state that goes on has B rows: position, drift and semi_axes (B, 2), following (B,).
         """
         config = self.config
-        wide = template.expand(len(features) // len(template.tokens))
         cells = features.match
         foreground, likelihood = similarity_maps(
-            cells, wide.tokens, wide.foreground, wide.background, config.dpm
+            cells, template.tokens, template.foreground, template.background, config.dpm
         )
-        response = dcf.respond(cells, wide.filters).amax(1)  # the best of the scales
-        seen = _Seen(features, wide, foreground, likelihood, response)
+        response = dcf.respond(cells, template.filters).amax(1)  # the best of the scales
+        seen = _Seen(features, foreground, likelihood, response)
         walk = self._walk if config.ram.propagation else self._look
         decoded, followed, state = walk(
             seen, template, state, apart_from=apart_from, outlined=outlined, presence=presence
@@ -262,10 +266,9 @@ class EgoHieraLocNet(nn.Module):
         fresh = None if apart_from is None else (self.initial_state(template), apart_from)
         responses = seen.response.unflatten(0, (len(template.tokens), -1))
         state, followed = qam.follow(state, responses, self.config.qam, fresh=fresh)
-        maps = self._maps(seen, followed)
-        template, features = seen.template, seen.features
+        maps = self._maps(seen, followed, template)
         decoded: RamOutput = self.ram(
-            features, maps, template.tokens, template.sets, outlined=outlined, presence=presence
+            seen.features, maps, template.tokens, template.sets, outlined=outlined, presence=presence
         )
         return decoded, followed, state
 
@@ -289,7 +292,7 @@ class EgoHieraLocNet(nn.Module):
             shown = propagation.moved(replace(before, drift=after.drift), now.response)
             frame: RamOutput = self.ram(
                 now.features,
-                self._maps(now, here),
+                self._maps(now, here, template),
                 template.tokens,
                 template.sets,
                 previous=shown,
@@ -300,10 +303,11 @@ class EgoHieraLocNet(nn.Module):
             followed.append(here)
         return RamOutput.interleaved(decoded, outlined), QamOutput.interleaved(followed), state
 
-    def _maps(self, seen: _Seen, followed: QamOutput) -> Tensor:
-        """What DPM and QAM say of frames, for the decoder: (B, 4, h, w)."""
+    def _maps(self, seen: _Seen, followed: QamOutput, template: QueryTemplate) -> Tensor:
+        """What DPM and QAM say of frames, for the decoder: (B*T, 4, h, w)."""
         dpm, qam_ = self.config.dpm, self.config.qam
-        location = followed.location * seen.template.gain[:, None, None]
+        gain = template.gain.repeat_interleave(len(seen.response) // len(template.gain))
+        location = followed.location * gain[:, None, None]
         switched = (
             seen.foreground * dpm.foreground,
             seen.likelihood * dpm.likelihood,
@@ -315,10 +319,9 @@ class EgoHieraLocNet(nn.Module):
 
 @dataclass(frozen=True)
 class _Seen:
-    """Frames with the template of each and the maps that need no memory."""
+    """Frames and the maps that need no memory."""
 
     features: FrameFeatures
-    template: QueryTemplate
     foreground: Tensor
     likelihood: Tensor
     response: Tensor

@@ -19,6 +19,11 @@ from torch.nn import functional as F
 
 from egohieraloc.config import QamConfig
 
+try:  # Triton comes with CUDA builds of torch alone
+    from egohieraloc.models import fused
+except ImportError:
+    fused = None  # type: ignore[assignment]
+
 
 @dataclass(frozen=True)
 class QamState:
@@ -62,8 +67,10 @@ def connected_components(mask: Tensor) -> Tensor:
 
     A component's label is its highest cell number. Every cell points to the root of its part; in each round
     the root of a part follows the highest root among the part's neighbours, which leaves at most half of the
-    parts of a component. A GPU makes as many rounds as could ever be needed, so as not to wait for an answer.
+    parts of a component.
     """
+    if mask.is_cuda and fused is not None:
+        return fused.connected_components(mask)
     height, width = mask.shape[-2:]
     rounds = (height * width).bit_length()
     inside = mask.flatten(1)
@@ -72,7 +79,7 @@ def connected_components(mask: Tensor) -> Tensor:
         numbers = ((root + 1) * inside).float().view(-1, 1, height, width)
         highest = F.max_pool2d(numbers, 3, 1, 1).flatten(1).long() - 1
         before, root = root, root.scatter_reduce(1, root, torch.where(inside, highest, root), "amax")
-        if mask.device.type == "cpu" and torch.equal(before, root):
+        if torch.equal(before, root):
             break
         for _ in range(rounds):
             root = root.gather(1, root)
@@ -92,19 +99,8 @@ def follow(
     What needs no memory is done for all frames at once; only the choice among the peaks goes frame by frame.
     fresh: a state that each frame from some number on begins with, instead of the one before it.
     """
-    times = responses.shape[1]
     response = responses.detach().float().flatten(0, 1)
-    peaks = _find_peaks(response, config)
-    advance = _paper_advance if config.mode == "paper" else _advance
-    moves = []
-    for time in range(times):
-        if fresh is not None and time >= fresh[1]:
-            state = fresh[0]
-        state, move = advance(state, peaks.rows(slice(time, None, times)), config)
-        moves.append(move)
-    chosen = _Move(
-        *(torch.stack([getattr(m, f.name) for m in moves], 1).flatten(0, 1) for f in fields(_Move))
-    )
+    state, chosen = _choices(state, _find_peaks(response, config), config, fresh)
     location = _location_map(response, chosen.position, chosen.semi_axes.clamp(min=0.5), config)
     return state, QamOutput(
         chosen.candidate, chosen.position, chosen.peak, location, chosen.semi_axes, chosen.drift
@@ -132,6 +128,29 @@ class _Move:
     peak: Tensor
     semi_axes: Tensor
     drift: Tensor
+
+
+def _choices(
+    state: QamState, peaks: _Peaks, config: QamConfig, fresh: tuple[QamState, int] | None
+) -> tuple[QamState, _Move]:
+    """The state after the last frame, and what each frame decides."""
+    times = len(peaks.response) // len(state.following)
+    if peaks.response.is_cuda and fused is not None and config.mode == "fixed" and fresh is None:
+        figures, following = fused.advance(state, peaks.response, peaks.labels, peaks.score, config)
+        position, peak, semi_axes, drift = figures.split([2, 1, 2, 2], -1)
+        after = QamState(position[:, -1], drift[:, -1], semi_axes[:, -1], following, state.cells)
+        position = position.flatten(0, 1)
+        return after, _Move(position, position, peak.flatten(), semi_axes.flatten(0, 1), drift.flatten(0, 1))
+    advance = _paper_advance if config.mode == "paper" else _advance
+    moves = []
+    for time in range(times):
+        if fresh is not None and time >= fresh[1]:
+            state = fresh[0]
+        state, move = advance(state, peaks.rows(slice(time, None, times)), config)
+        moves.append(move)
+    return state, _Move(
+        *(torch.stack([getattr(m, f.name) for m in moves], 1).flatten(0, 1) for f in fields(_Move))
+    )
 
 
 def _find_peaks(response: Tensor, config: QamConfig) -> _Peaks:

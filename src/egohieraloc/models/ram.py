@@ -1,6 +1,6 @@
 """Regional Adaptation Module: feeds the other stages' context back into the maps and restores the mask.
 
-B batch, N query tokens, C channels; H W the stride-16 grid.
+B queries, T frames for each, N query tokens, C channels; H W the stride-16 grid.
 """
 
 from __future__ import annotations
@@ -140,10 +140,10 @@ class Ram(nn.Module):
         outlined: Tensor | None = None,
         presence: bool = False,
     ) -> RamOutput:
-        """Decode B frames on the stride-16 grid H x W.
+        """Decode B*T frames on the stride-16 grid H x W.
 
-        maps: (B, 4, H, W); tokens: (B, N, D); sets: (B, N, 2) foreground and background weights.
-        previous: (B, H, W) the object's cells in the frame before, with `RamConfig.propagation`;
+        maps: (B*T, 4, H, W); tokens: (B, N, D); sets: (B, N, 2) foreground and background weights.
+        previous: (B*T, H, W) the object's cells in the frame before, with `RamConfig.propagation`;
         outlined: numbers of the frames whose masks are wanted, None for all; presence: also read that head.
         """
         context, fine8, fine4 = features.context, features.fine8, features.fine4
@@ -174,12 +174,13 @@ class Ram(nn.Module):
         return RamOutput(mask_logits, cell_logits, presence_logit, self._boxes(cells), score_logit)
 
     def _attend(self, cells: Tensor, tokens: Tensor, sets: Tensor) -> Tensor:
-        """Cells (B, C, H, W) after looking at the query's tokens; those of neither set are not seen."""
+        """Cells (B*T, C, H, W) after looking at their query's tokens; those of neither set are not seen."""
         queries = self.token(torch.cat([tokens.to(cells.dtype), sets.to(cells.dtype)], -1))
-        flat = cells.flatten(2).transpose(1, 2)
+        rows = cells.flatten(2).transpose(1, 2)
+        flat = rows.reshape(len(tokens), -1, rows.shape[-1])
         for layer in self.attention:
             flat = layer(flat, queries, sets.sum(-1) > 0)
-        return flat.transpose(1, 2).reshape(cells.shape)
+        return flat.reshape(rows.shape).transpose(1, 2).reshape(cells.shape)
 
     def _presence(self, cells: Tensor, cell_logits: Tensor, maps: Tensor) -> Tensor:
         """Logits (B,) from the cells (B, C, H, W) likeliest to show the object and the peaks of the maps."""

@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from egohieraloc.config import NetworkConfig
+from egohieraloc.documents import parse_json
 from egohieraloc.errors import ConfigError, WeightsError
 from egohieraloc.files import atomic_path
 from egohieraloc.models.network import EgoHieraLocNet
@@ -130,7 +131,7 @@ def save_weights(
 
 
 def _write(path: str | Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
-    with atomic_path(path) as temporary:
+    with atomic_path(path, durable=True) as temporary:
         save_file(dict(tensors), temporary, metadata={**header, "checksum": _checksum(tensors)})
 
 
@@ -164,10 +165,10 @@ def load_weights(path: str | Path) -> Weights:
             f"wanted {FORMAT}). Backbone checkpoints are given to training, not here."
         )
     try:
-        config = from_dict(NetworkConfig, json.loads(header["network"]))
-        calibration = from_dict(Calibration, json.loads(header["calibration"]))
+        config = from_dict(NetworkConfig, parse_json(header["network"]))
+        calibration = from_dict(Calibration, parse_json(header["calibration"]))
         network = EgoHieraLocNet(config)
-    except (KeyError, json.JSONDecodeError, ConfigError) as error:
+    except (KeyError, ValueError, ConfigError) as error:
         raise WeightsError(
             f"{path} has broken settings: {error} It may be of another version; fetch or train it again."
         ) from error
@@ -188,8 +189,8 @@ def read_network_config(path: str | Path) -> NetworkConfig:
     """The network's settings in a weights file, without reading its tensors."""
     try:
         with safe_open(path, "pt") as file:
-            return from_dict(NetworkConfig, json.loads((file.metadata() or {})["network"]))
-    except (SafetensorError, OSError, KeyError, json.JSONDecodeError, ConfigError) as error:
+            return from_dict(NetworkConfig, parse_json((file.metadata() or {})["network"]))
+    except (SafetensorError, OSError, KeyError, ValueError, ConfigError) as error:
         raise WeightsError(f"{path} cannot be read as weights ({error}). Fetch or train it again.") from error
 
 

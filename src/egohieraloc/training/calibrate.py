@@ -138,6 +138,8 @@ def collect_evidence(
 def _shows_object(candidate: Candidate, decoded: Mapping[int, Decoded], query: ComposedQuery) -> bool:
     """Whether the box of the candidate's best sample lies on the object."""
     samples = [s for s in range(candidate.interval[0], candidate.interval[1] + 1) if s in decoded]
+    if not samples:  # of a stretch that only bridges a gap
+        return False
     best = max(samples, key=lambda s: decoded[s].score)
     here = np.flatnonzero(query.truth.frames == best)
     box = query.video.letterbox.box_from_canvas(decoded[best].box)

@@ -43,7 +43,7 @@ class TrainState:
 
 def save_state(state: TrainState, folder: Path) -> None:
     """Write the checkpoint; an interrupted write leaves the previous one."""
-    with atomic_path(folder / CHECKPOINT) as temporary:
+    with atomic_path(folder / CHECKPOINT, durable=True) as temporary:
         torch.save(
             {
                 "step": state.step,

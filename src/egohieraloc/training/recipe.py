@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +11,13 @@ from typing import Literal
 import torch
 
 from egohieraloc.config import NetworkConfig, preset
+from egohieraloc.documents import read_toml
 from egohieraloc.errors import ConfigError
 from egohieraloc.files import write_json
 from egohieraloc.models.backbone import load_imagenet
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import find_weights, load_weights, save_weights
+from egohieraloc.paper import NETWORK
 from egohieraloc.settings import override, to_dict, update
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.calibrate import PACK_LIMIT
@@ -48,6 +49,7 @@ class Recipe:
     preset: str = "mini"
     start: str = "imagenet"  # initial weights of the backbone: "imagenet", "random", or a file or folder
     weights: str = ""  # or weights of the whole network to continue from: a file or a shipped name
+    paper: bool = False  # the network as printed (`--paper`), in training and kept in the weights
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     source: Literal["composed", "footage"] = "composed"  # clips composed from packs, or Ego4D-VQ and VISOR
@@ -66,14 +68,15 @@ class Recipe:
 def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
     """Read a TOML recipe; `words` like `optim.steps=100` override it. The network defaults to its preset."""
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        values = read_toml(path)
+    except (OSError, ValueError) as error:
         raise ConfigError(f"Cannot read the recipe {path}: {error}") from error
 
     def read(network: NetworkConfig) -> Recipe:
         return override(update(Recipe(network=network), values), words)
 
-    return read(preset(read(NetworkConfig()).preset))
+    asked = read(NetworkConfig())
+    return read(override(preset(asked.preset), NETWORK if asked.paper else ()))
 
 
 def build_network(recipe: Recipe) -> EgoHieraLocNet:

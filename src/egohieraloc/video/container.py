@@ -64,9 +64,11 @@ class Container:
         return cls(path, _info(first, rate, count), times_s, None, start, start)
 
     def content_hash(self) -> str:
-        size = self.path.stat().st_size
-        digest = hashlib.blake2b(f"file of {size} bytes".encode(), digest_size=16)
-        blocks = -(-size // BLOCK_BYTES)
+        """Of all bytes; of a file over 1 GiB a part of them and the time of writing."""
+        facts = self.path.stat()
+        blocks = -(-facts.st_size // BLOCK_BYTES)
+        sampled = f" of {facts.st_mtime_ns}" if blocks > HASHED_BLOCKS else ""
+        digest = hashlib.blake2b(f"file of {facts.st_size} bytes{sampled}".encode(), digest_size=16)
         chosen = np.linspace(0, blocks - 1, min(blocks, HASHED_BLOCKS)).round()
         with self.path.open("rb") as file:
             for block in chosen:
@@ -146,6 +148,12 @@ def format_name(path: Path) -> str:
     """FFmpeg's name of a file's format, such as `matroska,webm`."""
     with _opened(path) as (container, _):
         return str(container.format.name)
+
+
+def tags_of(path: Path) -> dict[str, str]:
+    """What a file says in words of itself and its images, such as `creation_time`; names in small letters."""
+    with _opened(path) as (container, stream):
+        return {name.lower(): value for name, value in {**stream.metadata, **container.metadata}.items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,6 @@ features/     the Localizer's cache
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import shutil
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from egohieraloc.documents import read_json
 from egohieraloc.errors import DataError, EgoHieraLocError, OutputError
 from egohieraloc.files import atomic_path
 from egohieraloc.report.scene import Scene, scene_of
@@ -114,8 +114,8 @@ class Library:
         """As in result.json, but for where the server keeps its files; None where it is damaged."""
         name = self.video(self.query(query_id).video_id).name
         try:
-            text = (self.query_folder(query_id) / ANSWER / "result.json").read_text(encoding="utf-8")
-            document = ResultDocument.model_validate(self._hide_paths(json.loads(text)))
+            value = read_json(self.query_folder(query_id) / ANSWER / "result.json")
+            document = ResultDocument.model_validate(self._hide_paths(value))
         except (OSError, ValueError):
             return None
         return document.model_copy(update={"video": document.video.model_copy(update={"path": name})})
@@ -151,11 +151,11 @@ class Library:
 
 def _read(path: Path, kind: type[Stored]) -> Stored | None:
     try:
-        return kind.model_validate_json(path.read_bytes())
+        return kind.model_validate(read_json(path))
     except (OSError, ValueError):
         return None
 
 
 def _write(path: Path, text: str) -> None:
-    with atomic_path(path) as temporary:
+    with atomic_path(path, durable=True) as temporary:
         temporary.write_text(text, encoding="utf-8")

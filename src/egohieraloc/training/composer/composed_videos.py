@@ -115,7 +115,10 @@ def queries_of(
     halves: Halves, predictor: Predictor, scratch: Path, *, seed: int = 0
 ) -> Iterator[ComposedQuery]:
     """Encode the clips, and make the query and video of each."""
-    packed = [[_encoded(clip, predictor) for clip in half] for half in halves]
+    packed = [
+        [predictor.encode([_letterbox(clip, predictor).apply(f) for f in clip.frames]) for clip in half]
+        for half in halves
+    ]
     order = np.random.default_rng(seed)
     for side, half in enumerate(halves):
         for number, clip in enumerate(half):
@@ -175,12 +178,6 @@ def clip_of(batch: ClipBatch, number: int) -> ComposedClip:
         batch.boxes[number].double().cpu().numpy(),
         batch.masks[number].cpu().numpy() >= 0.5,
     )
-
-
-def _encoded(clip: ComposedClip, predictor: Predictor) -> PackedFeatures:
-    index = np.arange(len(clip.frames))
-    canvases = [_letterbox(clip, predictor).apply(frame) for frame in clip.frames]
-    return predictor.encode(canvases, index, index / FPS)
 
 
 def _letterbox(clip: ComposedClip, predictor: Predictor) -> Letterbox:
