@@ -13,11 +13,13 @@ from scipy.special import expit
 
 from egohieraloc.config import preset
 from egohieraloc.errors import DataError, WeightsError
+from egohieraloc.inference.answer import Candidate
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Calibration, Weights, copy_weights, load_weights, save_weights
 from egohieraloc.training.calibrate import (
     CandidateEvidence,
     Evidence,
+    _shows_object,
     calibrate,
     fit,
     fit_looks,
@@ -123,3 +125,9 @@ def test_an_untrained_network_cannot_be_calibrated(tmp_path: Path, tiny_weights:
     config = replace(CLIPS, absent_share=1.0)
     with pytest.raises(DataError, match="needs correct answers and absent objects, got 0 and 4 in 4 queries"):
         calibrate(tmp_path / "a.safetensors", tiny_packs(), queries=2, rounds=2, config=config)
+
+
+def test_a_candidate_without_a_decoded_sample_shows_nothing() -> None:
+    """A stretch of the smoothed curve may lie between decoded samples."""
+    candidate = Candidate((3, 4), 0.0, 0.0, 0.5)
+    assert not _shows_object(candidate, {}, None)  # type: ignore[arg-type]
