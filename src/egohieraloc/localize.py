@@ -168,8 +168,8 @@ class Localizer:
         return EncodedVideo(sampled, letterbox, store, reading, memory)
 
     def ask(self, query: Query, encoded: EncodedVideo, *, progress: Progress = no_progress) -> Result:
-        """Answer from stored features; frames are decoded and encoded only where there are none yet, and a few
-        of the best appearances for a second look."""
+        """Answer from stored features; frames are decoded and encoded only where there are none yet, and
+        a few of the best appearances for a second look."""
         search = self._search(query, encoded, progress)
         found = completed(search, answer(search, search.decode(search.coarse_scores())))
         return Result(
