@@ -85,6 +85,7 @@ class QamConfig:
     ellipse: bool = True  # ablation: without the ellipse
     ellipse_weight: float = 0.5  # lambda_e
     lost_below: float = 0.25  # a peak response under this forgets the state
+    confident: bool = False  # the location map keeps the response's height; else each is scaled to [0, 1]
     fallback_gain: float = 1.5  # beta_QAM, at fallback level 2
 
     def __post_init__(self) -> None:
@@ -104,6 +105,7 @@ class RamConfig:
     attention_layers: int = 2  # cross-attention of frame cells on query tokens; 0 in the paper
     heads: int = 4
     feedback: bool = True  # ablation: without the other stages' features
+    propagation: bool = False  # show the decoder what was found in the frame before, moved by the drift
     score: Literal["cell", "presence", "mask"] = "cell"  # of a frame: best cell, presence head, vartheta
 
 
@@ -151,6 +153,10 @@ class SearchConfig:
     coarse_margin: float = 2.0  # logits below the best coarse score that are still decoded
     coarse_neighbours: int = 3  # samples beside them that are decoded too
     max_decoded: int = 200  # at most so many samples and their neighbours; 0 decodes without limit
+    second_look: bool = True  # see the best appearances again, from close by, where the video can be read
+    look_appearances: int = 5  # so many of them ...
+    look_frames: int = 1  # ... in so many frames each ...
+    look_shares: tuple[float, ...] = (3.0, 5.0)  # ... in squares so many times as wide as what was found
 
     def __post_init__(self) -> None:
         if self.stride < 1:
@@ -160,6 +166,11 @@ class SearchConfig:
             raise ValueError(
                 "coarse_margin, coarse_neighbours, max_decoded and shortlist must not be negative, got "
                 f"{', '.join(map(str, amounts))}"
+            )
+        if min(self.look_appearances, self.look_frames, *self.look_shares, 1) < 1 or not self.look_shares:
+            raise ValueError(
+                "look_appearances, look_frames and look_shares must be at least 1, got "
+                f"{self.look_appearances}, {self.look_frames}, {self.look_shares}"
             )
 
 

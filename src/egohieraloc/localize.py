@@ -169,7 +169,8 @@ class Localizer:
         return EncodedVideo(sampled, letterbox, store, reading, memory)
 
     def ask(self, query: Query, encoded: EncodedVideo, *, progress: Progress = no_progress) -> Result:
-        """Answer from stored features; frames are decoded and encoded only where there are none yet."""
+        """Answer from stored features; frames are decoded and encoded only where there are none yet, and
+        a few of the best appearances for a second look."""
         search = self._search(query, encoded, progress)
         found = completed(search, answer(search, search.decode(search.coarse_scores())))
         return Result(
@@ -180,7 +181,7 @@ class Localizer:
             found.alternatives,
             query_mask=search.query.mask,
             maps=maps_of(found, encoded.letterbox),
-            versions={"weights": self.weights.fingerprint, **self._segmenter} | versions(),
+            versions=self._versions(found.looks),
         )
 
     def recall(self, query: Query, encoded: EncodedVideo, *, most: int = 5) -> list[Glimpse]:
@@ -215,10 +216,10 @@ class Localizer:
             progress=progress,
         )
 
-    @property
-    def _segmenter(self) -> dict[str, str]:
+    def _versions(self, looks: int) -> dict[str, str]:
         provider = self.predictor.provider
-        return {} if provider is None else {"segmenter": getattr(provider, "name", type(provider).__name__)}
+        named = {} if provider is None else {"segmenter": getattr(provider, "name", type(provider).__name__)}
+        return {"weights": self.weights.fingerprint, "looks": str(looks)} | named | versions()
 
     def locate(
         self,

@@ -148,7 +148,7 @@ def test_several_views_are_as_similar_as_the_best_of_them() -> None:
     )
 
     def seen(sought: QueryTemplate) -> tuple[Tensor, Tensor]:
-        wide = sought.expand(2)
+        wide = sought.repeated(2)
         maps = similarity_maps(cells, wide.tokens, wide.foreground, wide.background, network.config.dpm)
         return maps[0], dcf.respond(cells, wide.filters).amax(1)
 

@@ -26,8 +26,11 @@ from egohieraloc.inference.reading import Reading
 from egohieraloc.inference.regions import RegionMemory, codebook
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.progress import Progress, no_progress
-from egohieraloc.types import Floats, Ints, SampledVideo, VideoInfo, VideoSource
+from egohieraloc.types import Floats, Frame, Ints, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.letterbox import Letterbox
+from egohieraloc.video.reader import Video
+
+ReadFrames = Callable[[Sequence[int]], Iterable[Frame]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,7 @@ class EncodedVideo:
     store: FeatureStore
     reading: Reading | None = None  # makes features; None: what is not in the store is lost
     memory: RegionMemory | None = None  # where to look; None: everywhere
+    pixels: ReadFrames | None = None  # frames by rising number, where `reading` has none
 
     def __len__(self) -> int:
         return len(self.video)
@@ -111,6 +115,12 @@ class EncodedVideo:
         starts = dict(zip(numbers, np.cumsum([0, *map(len, chunks)]).tolist(), strict=False))
         order = np.array([starts[chunk_of(sample)] + place_of(sample) for sample in samples], np.intp)
         return PackedFeatures.cat(chunks)[order]
+
+    def frames(self, samples: Iterable[int]) -> dict[int, Frame]:
+        """The frames of some samples as the video has them; damaged ones are left out."""
+        read = self.pixels or (self.reading.video if self.reading else Video.reopen(self.video.source)).frames
+        numbers = {int(self.frame_index[sample]): sample for sample in samples}
+        return {numbers[frame.index]: frame for frame in read(sorted(numbers))}
 
     def take(self, first: int, last: int) -> Iterator[PackedFeatures]:
         """Samples first to last, inclusive, stretch by stretch."""

@@ -178,6 +178,16 @@ class Predictor:
             decoded += self._read(output)
         return decoded, state
 
+    def decode_images(self, query: SearchTemplate, canvases: Sequence[Rgb]) -> list[Decoded]:
+        """Encode and decode images (S, S, 3) that have nothing to do with each other."""
+        decoded: list[Decoded] = []
+        for start in range(0, len(canvases), self._largest_batch):
+            some = canvases[start : start + self._largest_batch]
+            each = SearchTemplate(query.template.repeated(len(some)))
+            packed = self.encode(some)
+            decoded += self._read(self.match(each, packed, self.start(each))[0])
+        return decoded
+
     def match(
         self, query: SearchTemplate, packed: PackedFeatures, state: QamState
     ) -> tuple[MatchOutput, QamState]:

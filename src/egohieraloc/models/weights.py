@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -37,12 +38,37 @@ SCALE = ":scale"  # ends the name of an 8-bit tensor's scales
 
 
 @dataclass(frozen=True, kw_only=True)
+class BothLooks:
+    """Turns the logits of both looks at an appearance into the probability that it shows the object.
+
+    Weights whose `second` is 0 were not calibrated for a second look: none is taken.
+    """
+
+    first: float = 1.0
+    second: float = 0.0
+    offset: float = 0.0
+    threshold: float = 0.5
+
+    def confidence(self, first: float, second: float) -> float:
+        return _sigmoid(self.first * first + self.second * second + self.offset)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Calibration:
     """Turns the highest score of an answer's samples into the probability that the answer is right."""
 
     slope: float = 1.0
     offset: float = 0.0
     threshold: float = 0.5  # answers below it are `NotFound`
+    looks: BothLooks = field(default_factory=BothLooks)  # the same where a second look was taken
+
+    def confidence(self, first: float) -> float:
+        """From the logit of the highest score."""
+        return _sigmoid(self.slope * first + self.offset)
+
+
+def _sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value)) if value > -700 else 0.0
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.checkpoint import TrainState, load_state, require_unused, save_state
 from egohieraloc.training.cuda_graph import GraphedStep, StepResult, TrainStep
 from egohieraloc.training.losses import LossWeights, weighted_sum
-from egohieraloc.training.objective import clip_terms
+from egohieraloc.training.objective import CHANCES_A_CLIP, clip_terms
 from egohieraloc.training.optim import (
     OptimConfig,
     build_optimizer,
@@ -58,14 +58,16 @@ class LossNotFiniteError(EgoHieraLocError):
 class ClipObjective(nn.Module):
     """Network and losses as one module, so that a data-parallel wrapper sees one forward pass."""
 
-    def __init__(self, network: EgoHieraLocNet, weights: LossWeights, negatives: int) -> None:
+    def __init__(self, network: EgoHieraLocNet, weights: LossWeights, config: OptimConfig) -> None:
         super().__init__()
         self.network = network
         self.weights = weights
-        self.negatives = negatives
+        self.config = config
 
     def forward(self, batch: ClipBatch, chance: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        terms, accuracies = clip_terms(self.network, batch, chance, negatives=self.negatives)
+        terms, accuracies = clip_terms(
+            self.network, batch, chance, negatives=self.config.negatives, close_ups=self.config.close_ups
+        )
         total = weighted_sum(terms, self.weights)
         figures = {name: value.detach() for name, value in (terms | accuracies).items()}
         return total, figures | {"total": total.detach()}
@@ -106,7 +108,7 @@ def train(
         require_unused(run.folder)
     if accelerator.num_processes > 1:
         share_norms(network)
-    objective = accelerator.prepare(ClipObjective(network, weights or LossWeights(), config.negatives))
+    objective = accelerator.prepare(ClipObjective(network, weights or LossWeights(), config))
     optimizer = accelerator.prepare(state.optimizer)
     take_step = train_step(accelerator, objective, optimizer, config.clip_norm)
     log = _RunLog(run, accelerator, started_s)
@@ -147,10 +149,10 @@ def _start(network: EgoHieraLocNet, config: OptimConfig, device: torch.device) -
 
 
 def _draw_chance(size: int, seed: int, step: int, accelerator: Accelerator) -> Tensor:
-    """This process's part (size, 2) of a step's random numbers, which do not depend on the processes."""
+    """This process's part (size, K) of a step's random numbers, which do not depend on the processes."""
     generator = torch.Generator(accelerator.device).manual_seed((seed << 32) + step)
     whole = size * accelerator.num_processes
-    chance = torch.rand(whole, 2, generator=generator, device=accelerator.device)
+    chance = torch.rand(whole, CHANCES_A_CLIP, generator=generator, device=accelerator.device)
     return chance[part_of_batch(whole, accelerator.process_index, accelerator.num_processes)]
 
 

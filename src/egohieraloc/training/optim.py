@@ -32,6 +32,7 @@ class OptimConfig:
     freeze_gain: bool = False  # also freeze gain and bias of those norms
     freeze_stages: int = 0  # first stages of a pretrained backbone that are frozen
     negatives: int = 2  # frames of other clips per query: the most similar ones
+    close_ups: bool = False  # also one image per query as a second look sees it
     seed: int = 0
     checkpoint_every: int = 500
     keep_checkpoints: int = 3  # so many of the last ones are kept

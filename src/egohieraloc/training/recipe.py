@@ -85,8 +85,9 @@ def build_network(recipe: Recipe) -> EgoHieraLocNet:
     torch.manual_seed(recipe.optim.seed)
     network = EgoHieraLocNet(recipe.network)
     if recipe.weights:
-        trained = load_weights(find_weights(recipe.weights)).with_settings(recipe.network)
-        network.load_state_dict(trained.network.state_dict())
+        trained = load_weights(find_weights(recipe.weights)).network.state_dict()
+        new = {name: v for name, v in network.state_dict().items() if name.startswith("ram.previous.")}
+        network.load_state_dict({**new, **trained})  # what propagation adds begins at zero
     elif recipe.start != "random":
         load_imagenet(network.backbone, None if recipe.start == "imagenet" else recipe.start)
     return network
