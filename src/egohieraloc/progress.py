@@ -18,6 +18,7 @@ LABELS = {
     "poses: mapping": "Where you walked: building a map",
     "poses: attaching": "Where you walked: comparing with the map",
     "poses: registering": "Where you walked: filling gaps",
+    "videos": "Videos",
 }
 
 

@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from egohieraloc.inference.answer import Answer, predictions_of
+from egohieraloc.inference.cuts import first_cut, mean_descriptors
 from egohieraloc.inference.predict import Decoded, SearchTemplate
 from egohieraloc.inference.search import QuerySearch
+from egohieraloc.inference.steady import steady
 from egohieraloc.inference.temporal import Interval
 from egohieraloc.types import NotFound
 
@@ -25,9 +30,15 @@ def completed(search: QuerySearch, found: Answer) -> Answer:
     if isinstance(found.track, NotFound) or config.rule == "paper" or config.complete > 1:
         return found
     (first, last), joined = complete(search, found.decoded, (found.track.start, found.track.end))
-    track = replace(found.track, predictions=predictions_of(search, joined, (first, last)))
+    corrected = steady(joined, (first, last), search.predictor.config.input_size)
+    steadied = {**joined, **corrected}
+    track = replace(found.track, predictions=predictions_of(search, steadied, (first, last)))
     others = tuple(t for t in found.alternatives if t.end < first or last < t.start)
-    return replace(found, track=track, alternatives=others, decoded=joined)
+    if corrected:  # the other object that looks like it
+        beside = {sample: joined[sample] for sample in corrected}
+        where = min(beside), max(beside)
+        others = (replace(found.track, predictions=predictions_of(search, beside, where)), *others)
+    return replace(found, track=track, alternatives=others, decoded=steadied)
 
 
 def complete(
@@ -56,7 +67,7 @@ def complete(
         own = joined.get(sample)
         if own is None or own.score < min(other.score, config.complete):
             joined[sample] = other
-    return (min(first, found[0]), max(last, found[1])), joined
+    return (first, last), joined
 
 
 def _walk(
@@ -66,19 +77,34 @@ def _walk(
     edge: int,
     report: Callable[[int], None],
 ) -> tuple[int, dict[int, Decoded]]:
-    """The farthest sample that shows the object, and all that were decoded; up to `edge` none is a miss."""
+    """Where the appearance ends on one side, and all samples that were decoded.
+
+    That is the farthest sample that shows the object, at least `edge`, up to which none is a miss; but a cut
+    ends it in any case.
+    """
     predictor, config = search.predictor, search.temporal
-    state, seen, farthest, missed = predictor.start(template), {}, samples[0], 0
+    state, seen, farthest, missed = predictor.start(template), {}, edge, 0
+    shot: list[NDArray[np.float32]] = []
     for start in range(0, len(samples), BLOCK):
         block = samples[start : start + BLOCK]
-        answers, state = predictor.decode(template, search.video.pick(block), state)
+        packed = search.video.pick(block)
+        shot = [*shot[-1:], *mean_descriptors(packed.match)]
+        cut = first_cut(np.stack(shot))
+        if cut is not None:
+            whole = cut - (len(shot) - len(block))  # samples of the block before the cut
+            last = samples[start + whole - 1]
+            block, packed = block[:whole], packed[:whole]
+            farthest = last if abs(last - samples[0]) < abs(farthest - samples[0]) else farthest
+        answers, state = predictor.decode(template, packed, state) if len(block) else ([], state)
         report(start + len(block))
         for sample, answer in zip(block, answers, strict=True):
             seen[sample] = answer
             if answer.score >= config.complete:
-                farthest, missed = sample, 0
+                farthest, missed = max(sample, farthest, key=lambda s: abs(s - samples[0])), 0
             elif abs(sample - samples[0]) > abs(edge - samples[0]):
                 missed += 1
                 if missed > config.bridge:
                     return farthest, seen
+        if cut is not None:
+            break
     return farthest, seen

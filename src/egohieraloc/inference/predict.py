@@ -22,7 +22,7 @@ from egohieraloc.models.qam import QamState
 from egohieraloc.models.query_mask import MaskProvider, fallback_level
 from egohieraloc.models.weights import Weights
 from egohieraloc.query import Query
-from egohieraloc.types import Box, Bytes, Floats, Ints, QueryMask, Rgb
+from egohieraloc.types import Box, Bytes, QueryMask, Rgb
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,15 +94,22 @@ class Predictor:
         with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16):
             yield
 
-    def encode(self, canvases: Sequence[Rgb], frame_index: Ints, time_s: Floats) -> PackedFeatures:
+    def encode(self, canvases: Sequence[Rgb]) -> PackedFeatures:
         """Features of letterboxed images (S, S, 3)."""
         pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float() / 255
         with self._running():
             features = self.network.encode_frames(pixels.contiguous(memory_format=torch.channels_last))
-            return pack(features, frame_index, time_s)
+            return pack(features)
 
     def prepare(self, query: Query) -> PreparedQuery:
-        """Encode the query, find its foreground, decide the fallback level, build the template."""
+        """Encode the query and build the template of all its views; the mask is that of the first."""
+        views = [self._prepare_view(view) for view in query.views]
+        if len(views) == 1:
+            return views[0]
+        return PreparedQuery(QueryTemplate.joined([view.template for view in views]), views[0].mask)
+
+    def _prepare_view(self, query: Query) -> PreparedQuery:
+        """Encode one view, find its foreground, decide the fallback level, build its template."""
         config, quality = self.config, 1.0
         if query.mask is None and self.provider is not None:
             provided, quality = self.provider(query)
@@ -145,6 +152,15 @@ class Predictor:
             cells = unpack_match(match, scale, self.device)
             return _numpy(self.network.coarse_logits(cells, query.template).float())
 
+    @property
+    def coarse_gain(self) -> float:
+        """Logits of a coarse score per unit of similarity."""
+        return float(self.network.coarse[0])
+
+    def tokens(self, query: SearchTemplate) -> NDArray[np.float32]:
+        """Descriptors (n, D) of the query's foreground."""
+        return _numpy(query.template.tokens[0, query.template.foreground[0] > 0].float())
+
     def start(self, query: SearchTemplate) -> QamState:
         with torch.inference_mode():
             return self.network.initial_state(query.template)
@@ -161,6 +177,16 @@ class Predictor:
             output, state = self.match(query, packed[len(decoded) : len(decoded) + size], state)
             decoded += self._read(output)
         return decoded, state
+
+    def decode_images(self, query: SearchTemplate, canvases: Sequence[Rgb]) -> list[Decoded]:
+        """Encode and decode images (S, S, 3) that have nothing to do with each other."""
+        decoded: list[Decoded] = []
+        for start in range(0, len(canvases), self._largest_batch):
+            some = canvases[start : start + self._largest_batch]
+            each = SearchTemplate(query.template.repeated(len(some)))
+            packed = self.encode(some)
+            decoded += self._read(self.match(each, packed, self.start(each))[0])
+        return decoded
 
     def match(
         self, query: SearchTemplate, packed: PackedFeatures, state: QamState

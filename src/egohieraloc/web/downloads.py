@@ -39,7 +39,9 @@ def add_demo(server: ThisServer) -> VideoEntry:
     library = server.library
     with library.incoming() as folder:
         shutil.copyfile(demo.CLIP, folder / "video")
-        facts: VideoFacts = server.checker.run(media.inspect_video, folder / "video", limit_s=INSPECT_LIMIT_S)
+        facts: VideoFacts = server.checkers.run(
+            media.inspect_video, folder / "video", limit_s=INSPECT_LIMIT_S
+        )
         entry = VideoEntry(
             id=folder.name,
             name="demo: a walk through a room",
@@ -62,7 +64,7 @@ def preview(
         source = QuerySource(
             server.library.video_path(video_id), received(form.image, folder), form.time_s, region
         )
-        box, _ = server.checker.run(media.prepare_query, folder, source, limit_s=FRAME_LIMIT_S)
+        box, _ = server.checkers.run(media.prepare_query, folder, source, limit_s=FRAME_LIMIT_S)
         query = Query.from_image(folder / "image.png", box=box)
         found: ForegroundPart = server.previewer.run(query_foreground, query, limit_s=PREVIEW_LIMIT_S)
     return found
@@ -90,7 +92,7 @@ def get_file(
     views = library.query_folder(query_id) / "views"
     if not (views / "report.html").exists():
         shown = library.video(entry.video_id).name
-        server.reader.run(
+        server.readers.run(
             make_views, library.query_folder(query_id) / ANSWER, views, shown, limit_s=VIEWS_LIMIT_S
         )
     return FileResponse(views / name, media_type=FILES[name], headers=headers)
