@@ -35,7 +35,9 @@ def decode(uri: str) -> np.ndarray:
 def test_page_holds_the_result_as_it_is_saved(page: Make) -> None:
     shown = payload(page())
     assert set(shown) == {"result", "thumbnails", "query", "overlay", "scene", "notes", "timings_s"}
-    assert shown["result"] == result().to_dict()
+    saved = result().to_dict()
+    saved["video"]["path"] = Path(saved["video"]["path"]).name  # a page is passed on; its folder is private
+    assert shown["result"] == saved
     assert shown["notes"] == ["True error 0.03 m."]
     assert shown["timings_s"] == [["decode", 0.4], ["poses", 12.0]]
     assert shown["overlay"] is None

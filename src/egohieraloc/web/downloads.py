@@ -104,9 +104,9 @@ def make_views(tool: None, progress: Progress, answer: Path, folder: Path, video
     with atomic_folder(folder) as temporary:
         write_views(result, temporary)
         page = temporary / "report.html"
-        path, name = (json.dumps(text)[1:-1] for text in (result.video.source.path, video_name))
+        stored, name = (json.dumps(text) for text in (Path(result.video.source.path).name, video_name))
         safe = name.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-        text = page.read_text(encoding="utf-8").replace(path, safe)
+        text = page.read_text(encoding="utf-8").replace(f'"path":{stored}', f'"path":{safe}')
         library = re.escape(str(folder.parents[2]))  # other paths, such as that of a log
         text = re.sub(library + r"(?:[\\/][\w-]+(?:\.\w+)*)*", "the file", text)
         page.write_text(text, encoding="utf-8")
