@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import cv2
