@@ -127,7 +127,11 @@ def main() -> None:
     difficulties: list[Difficulty] = []
     with tempfile.TemporaryDirectory() as scratch:
         localizer, threshold = answering_localizer(
-            options.model, device=options.device, settings=options.settings, cache=Path(scratch)
+            options.model,
+            device=options.device,
+            engine=options.engine,
+            settings=options.settings,
+            cache=Path(scratch),
         )
         for number in range(options.rounds):
             started = time.perf_counter()

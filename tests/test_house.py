@@ -13,10 +13,32 @@ import egohieraloc
 
 ROOT = Path(egohieraloc.__file__).parent
 TESTS = Path(__file__).parent
-OPTIONAL = {"transformers", "accelerate", "ray", "rerun", "fastapi", "uvicorn", "openvino", "tensorboard"}
+OPTIONAL = {
+    "nncf",
+    "transformers",
+    "accelerate",
+    "ray",
+    "rerun",
+    "fastapi",
+    "uvicorn",
+    "openvino",
+    "tensorboard",
+}
 
 # What each part may import besides itself and the parts that all may use.
-SEAM = ["errors", "types", "boxes", "files", "images", "query", "config", "settings", "progress", "versions"]
+SEAM = [
+    "threads",
+    "errors",
+    "types",
+    "boxes",
+    "files",
+    "images",
+    "query",
+    "config",
+    "settings",
+    "progress",
+    "versions",
+]
 MAY_IMPORT: dict[str, set[str]] = {
     "video": set(),
     "models": set(),

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from egohieraloc import __version__
+from egohieraloc import __version__, threads
 from egohieraloc.cli.commands import LazyGroup, add_commands
 from egohieraloc.errors import EgoHieraLocError
 
@@ -40,6 +40,7 @@ def about(
 
 def main() -> None:
     """Run a command; mistakes end in one clear line."""
+    threads.settle()
     warnings.formatwarning = lambda message, *_, **__: f"Warning: {message}\n"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that temporary files are removed
     try:

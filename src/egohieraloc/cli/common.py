@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Model = Annotated[str, typer.Option(help="Name of shipped weights, or a .safetensors file.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps ...; by default the best there is.")]
+Engine = Annotated[
+    str | None, typer.Option(help="torch or openvino; by default the fastest there is for the device.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -29,7 +32,12 @@ Cache = Annotated[Path | None, typer.Option(help="Folder for features of videos.
 
 
 def build_localizer(
-    model: str, device: str | None, settings: list[str] | None, fps: str, cache: Path | None
+    model: str,
+    device: str | None,
+    settings: list[str] | None,
+    fps: str,
+    cache: Path | None,
+    engine: str | None = None,
 ) -> Localizer:
     """A Localizer from the common options."""
     from egohieraloc.localize import Localizer, LocalizerConfig
@@ -37,7 +45,7 @@ def build_localizer(
     rate = None if fps == "native" else _number(fps)
     config = LocalizerConfig(search=SearchConfig(fps=rate))
     return Localizer.from_pretrained(
-        model, device=device, config=config, settings=settings or (), cache=cache
+        model, device=device, engine=engine, config=config, settings=settings or (), cache=cache
     )
 
 

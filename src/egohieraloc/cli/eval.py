@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from egohieraloc import threads
 from egohieraloc.cli import common, score
 from egohieraloc.data.base import ClipQueries, QueryKey
 from egohieraloc.data.ego4d import read_vq2d
@@ -58,6 +58,7 @@ class RunOptions:
     ] = False
     model: common.Model = "mini"
     device: common.Device = None
+    engine: common.Engine = None
     settings: common.Settings = None
     cache: common.Cache = None
 
@@ -66,7 +67,7 @@ class RunOptions:
         """Paths are made absolute: other processes may start elsewhere."""
         model = str(Path(self.model).resolve()) if Path(self.model).is_file() else self.model
         cache = (self.cache or default_cache()).resolve()
-        return System(model, self.device, tuple(self.settings or ()), cache)
+        return System(model, self.device, tuple(self.settings or ()), cache, self.engine)
 
     @property
     def model_info(self) -> dict[str, Any]:
@@ -185,8 +186,7 @@ def _run(
 ) -> dict[QueryKey, Any]:
     """Answer the queries of all clips that exist, and say what is missing."""
     existing = _existing(clips, answers, strict=run.strict)
-    if run.workers > 1:  # else every process would take all cores
-        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // run.workers)))
+    threads.settle(run.workers)  # else every process would take all cores
     execution = Execution(workers=run.workers, ray_address=run.ray, resume=run.resume)
     try:
         with progress_bars() as progress:

@@ -50,6 +50,7 @@ def locate(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
     model: common.Model = "mini",
     device: common.Device = None,
+    engine: common.Engine = None,
     fps: common.Fps = "5",
     folder_fps: common.FolderFps = 5.0,
     settings: common.Settings = None,
@@ -62,7 +63,7 @@ def locate(
         cameras, depth, depth_model, positions, posed_images, known_length, camera_height
     )
     sources = given.sources(source, in_3d=in_3d, device=device)
-    localizer = common.build_localizer(model, device, settings, fps, cache)
+    localizer = common.build_localizer(model, device, settings, fps, cache, engine)
     if rrd is not None:
         find_rerun()  # what is missing to write the answer shows now, not after the search
     with answer_folder(out, video, query, query_mask, cameras) if out else nullcontext() as folder:

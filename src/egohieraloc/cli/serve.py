@@ -26,6 +26,7 @@ def serve(
     max_gb: Annotated[float, typer.Option(help="Largest video taken, in gigabytes.")] = 2.0,
     model: common.Model = "mini",
     device: common.Device = None,
+    engine: common.Engine = None,
     fps: common.Fps = "5",
     settings: common.Settings = None,
 ) -> None:
@@ -39,7 +40,8 @@ def serve(
     from egohieraloc.models.weights import find_weights, load_weights
 
     load_weights(find_weights(model))  # a wrong model shows now, not at the first question
-    make = partial(common.build_localizer, model, device, settings, fps, folder.resolve() / "features")
+    features = folder.resolve() / "features"
+    make = partial(common.build_localizer, model, device, settings, fps, features, engine)
     app = create_app(folder, make, model=Path(model).stem, host=host, max_video_bytes=round(max_gb * 1e9))
     listening = _listen(host, port)
     port = listening.getsockname()[1]

@@ -24,13 +24,14 @@ def track(
     out: Annotated[Path | None, typer.Option(help="Write JSON lines here instead of printing them.")] = None,
     model: common.Model = "mini",
     device: common.Device = None,
+    engine: common.Engine = None,
     fps: common.Fps = "native",
     folder_fps: common.FolderFps = 5.0,
     settings: common.Settings = None,
 ) -> None:
     """Follow an object through a video; prints one JSON line per frame: frame, time_s, box and score."""
     source = Video.open(video, folder_fps=folder_fps)
-    localizer = common.build_localizer(model, device, settings, fps, None)
+    localizer = common.build_localizer(model, device, settings, fps, None, engine)
     region = parse_box(box)
     walks = [localizer.track(source, region, at_s=at)]
     if backward:

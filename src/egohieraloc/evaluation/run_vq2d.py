@@ -42,6 +42,7 @@ class System:
     device: str | None = None
     settings: tuple[str, ...] = ()
     cache: Path | None = None
+    engine: str | None = None
 
     @cached_property
     def weights(self) -> Weights:
@@ -53,7 +54,9 @@ class System:
 
     @cached_property
     def localizer(self) -> Localizer:
-        return Localizer(self.weights, device=self.device, config=self.config, cache=self.cache)
+        return Localizer(
+            self.weights, device=self.device, engine=self.engine, config=self.config, cache=self.cache
+        )
 
     def __reduce__(self) -> tuple[type[System], tuple[Any, ...]]:
         return System, astuple(self)

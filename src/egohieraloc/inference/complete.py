@@ -7,12 +7,13 @@ ways and from stored features alone, ends where the object is no longer recognis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from egohieraloc.config import TemporalConfig
 from egohieraloc.inference.answer import Answer, predictions_of
 from egohieraloc.inference.predict import Decoded, SearchTemplate
-from egohieraloc.inference.search import QuerySearch
+from egohieraloc.inference.search import QuerySearch, blocks_side_by_side
 from egohieraloc.inference.temporal import Interval
 from egohieraloc.types import NotFound
 
@@ -40,45 +41,57 @@ def complete(
     known = [sample for sample in range(found[0], found[1] + 1) if sample in decoded]
     if not known:
         return found, dict(decoded)
-    config, stride, report = search.temporal, search.config.stride, search.progress
+    config, stride = search.temporal, search.config.stride
     best = max(known, key=lambda sample: decoded[sample].score)
     template = search.predictor.template_from_sample(search.video.pick([best]), decoded[best])
     start = max(0, found[0] - config.complete_reach)
     end = min(len(search.video) - 1, found[1] + config.complete_reach)
-    back, forth = range(best, start - 1, -stride), range(best, end + 1, stride)
-    total = len(back) + len(forth)
-    first, before = _walk(search, template, back, found[0], lambda done: report("follow", done, total))
-    last, after = _walk(
-        search, template, forth, found[1], lambda done: report("follow", len(back) + done, total)
-    )
+    back = _Walk(range(best, start - 1, -stride), found[0], search.temporal)
+    forth = _Walk(range(best, end + 1, stride), found[1], search.temporal)
+    _walk_side_by_side(search, template, [back, forth])
     joined = dict(decoded)
-    for sample, other in (before | after).items():
+    for sample, other in (back.seen | forth.seen).items():
         own = joined.get(sample)
         if own is None or own.score < min(other.score, config.complete):
             joined[sample] = other
-    return (min(first, found[0]), max(last, found[1])), joined
+    return (min(back.farthest, found[0]), max(forth.farthest, found[1])), joined
 
 
-def _walk(
-    search: QuerySearch,
-    template: SearchTemplate,
-    samples: Sequence[int],
-    edge: int,
-    report: Callable[[int], None],
-) -> tuple[int, dict[int, Decoded]]:
-    """The farthest sample that shows the object, and all that were decoded; up to `edge` none is a miss."""
-    predictor, config = search.predictor, search.temporal
-    state, seen, farthest, missed = predictor.start(template), {}, samples[0], 0
-    for start in range(0, len(samples), BLOCK):
-        block = samples[start : start + BLOCK]
+class _Walk:
+    """Samples from the best one outwards, and what has been seen; up to `edge` none is a miss."""
+
+    def __init__(self, samples: Sequence[int], edge: int, config: TemporalConfig) -> None:
+        self.samples, self._edge, self._config = samples, edge, config
+        self.seen: dict[int, Decoded] = {}
+        self.farthest = samples[0]  # that shows the object
+        self._missed = 0
+
+    @property
+    def ended(self) -> bool:
+        """At the last sample, or where the object is no longer recognised."""
+        return self._missed > self._config.bridge or len(self.seen) == len(self.samples)
+
+    def see(self, sample: int, answer: Decoded) -> None:
+        if self.ended:
+            return
+        self.seen[sample] = answer
+        if answer.score >= self._config.complete:
+            self.farthest, self._missed = sample, 0
+        elif abs(sample - self.samples[0]) > abs(self._edge - self.samples[0]):
+            self._missed += 1
+
+
+def _walk_side_by_side(search: QuerySearch, template: SearchTemplate, walks: Sequence[_Walk]) -> None:
+    """Decode block by block along each walk until all have ended."""
+    predictor = search.predictor
+    total = sum(len(walk.samples) for walk in walks)
+    on_foot, state = list(walks), predictor.start(template, runs=len(walks))
+    while going := [row for row, walk in enumerate(on_foot) if not walk.ended]:
+        on_foot, state = [on_foot[row] for row in going], state.rows(going)
+        ahead = [walk.samples[len(walk.seen) :] for walk in on_foot]
+        size = min(BLOCK, max(map(len, ahead)))
+        block = next(blocks_side_by_side(ahead, size))
         answers, state = predictor.decode(template, search.video.pick(block), state)
-        report(start + len(block))
-        for sample, answer in zip(block, answers, strict=True):
-            seen[sample] = answer
-            if answer.score >= config.complete:
-                farthest, missed = sample, 0
-            elif abs(sample - samples[0]) > abs(edge - samples[0]):
-                missed += 1
-                if missed > config.bridge:
-                    return farthest, seen
-    return farthest, seen
+        for number, (sample, answer) in enumerate(zip(block, answers, strict=True)):
+            on_foot[number // size].see(sample, answer)
+        search.progress("follow", sum(len(walk.seen) for walk in walks), total)

@@ -14,9 +14,12 @@ from egohieraloc.config import DpmConfig
 def top_k_mean(similarity: Tensor, weight: Tensor, k: int) -> Tensor:
     """Mean (B, C) of the k highest weighted similarities (B, C, N) among tokens of weight (B, N) above 0.
 
-    With fewer than k such tokens all of them count; with none the result is 0.
+    With fewer than k such tokens all of them count; with none the result is 0. Weights of one query, (1, N),
+    are for every row.
     """
     member = weight > 0
+    if len(weight) == 1 and weight.device.type == "cpu":  # the others would only cost time
+        similarity, weight, member = similarity[..., member[0]], weight[:, member[0]], member[:, member[0]]
     scores = (similarity * weight[:, None]).masked_fill(~member[:, None], -torch.inf)
     best = scores.topk(min(k, scores.shape[-1]), dim=-1).values
     count = member.sum(-1).clamp(max=k)[:, None]
@@ -28,8 +31,8 @@ def similarity_maps(
 ) -> tuple[Tensor, Tensor]:
     """Foreground map O and likelihood Z_fg, both (B, H, W).
 
-    cells: (B, D, H, W); tokens: (B, N, D); foreground, background: (B, N) weights, 0 for no member of the
-    set. An empty background set gives B = 0, so that Z follows O alone (fallback level 2).
+    cells: (B, D, H, W); tokens: (B or 1, N, D); foreground, background: (B or 1, N) weights, 0 for no member
+    of the set. An empty background set gives B = 0, so that Z follows O alone (fallback level 2).
     """
     batch, _, height, width = cells.shape
     similarity = cells.flatten(2).transpose(1, 2) @ tokens.transpose(1, 2)  # (B, HW, N)

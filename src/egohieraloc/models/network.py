@@ -194,6 +194,7 @@ class EgoHieraLocNet(nn.Module):
     ) -> tuple[MatchOutput, QamState]:
         """Look for B queries in B runs of T consecutive frames (features: B*T frames, run by run).
 
+        A template of one query is looked for in all of the runs that the state has.
         outlined: numbers of the frames whose masks are wanted, None for all; presence: also read that head.
 
         Every output has B*T rows, run by run; H x W are the pixels of a frame, h x w its cells at stride 16,
@@ -217,14 +218,17 @@ class EgoHieraLocNet(nn.Module):
         The state that goes on has B rows: position, drift and semi_axes (B, 2), following (B,).
         """
         config = self.config
-        runs = len(template.tokens)
+        runs = len(state)
         times = len(features) // runs
-        wide = template.expand(times)
+        wide = template.expand(len(features) // len(template.tokens))
         cells = features.match
+        shown = (
+            template if len(template.tokens) == 1 else wide
+        )  # one query is compared with all frames at once
         foreground, likelihood = similarity_maps(
-            cells, wide.tokens, wide.foreground, wide.background, config.dpm
+            cells, shown.tokens, shown.foreground, shown.background, config.dpm
         )
-        response = dcf.respond(cells, wide.filters).amax(1)  # the best of the scales
+        response = dcf.respond(cells, shown.filters).amax(1)  # the best of the scales
         state, followed = qam.follow(state, response.view(runs, times, *response.shape[1:]), config.qam)
         location = followed.location * wide.gain[:, None, None]
         switched = (

@@ -29,6 +29,13 @@ class QamState:
     semi_axes: Tensor  # (B, 2) of the ellipse: a along x, b along y, in cells
     following: Tensor  # (B,) bool: False before the first and after a lost frame
 
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def rows(self, index: list[int]) -> QamState:
+        """The state of some of the runs; a run may be given several times."""
+        return QamState(*(getattr(self, f.name)[index] for f in fields(self)))
+
 
 @dataclass(frozen=True)
 class QamOutput:

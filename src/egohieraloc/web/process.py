@@ -13,6 +13,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from egohieraloc import threads
 from egohieraloc.errors import EgoHieraLocError
 from egohieraloc.progress import Progress
 
@@ -34,8 +35,9 @@ class OwnProcess:
     Tasks, arguments and what they return cross a pipe: they must be picklable.
     """
 
-    def __init__(self, make: Make | None = None) -> None:
+    def __init__(self, make: Make | None = None, *, share: int = 1) -> None:
         self._make = make
+        self._share = share  # processes that share the cores
         self._turn = threading.Lock()
         self._birth = threading.Lock()
         self._closed = False
@@ -111,7 +113,7 @@ class OwnProcess:
             if self._connection is None or not self._process.is_alive():
                 context = multiprocessing.get_context("spawn")
                 self._connection, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, self._make), daemon=True)
+                process = context.Process(target=_serve, args=(theirs, self._make, self._share), daemon=True)
                 process.start()
                 self._process = process
                 theirs.close()
@@ -132,8 +134,9 @@ def _kill(process: Any) -> None:
     process.kill()
 
 
-def _serve(connection: Connection, make: Make | None) -> None:
+def _serve(connection: Connection, make: Make | None, share: int) -> None:
     """The process: one task after the other until the pipe closes."""
+    threads.settle(share)
     with suppress(AttributeError):
         os.setsid()  # a group of its own, see `_kill`
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when to end
