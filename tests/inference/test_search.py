@@ -162,8 +162,8 @@ def test_take_cuts_across_chunks(tmp_path: Path) -> None:
 def with_damage(video: Video, lost: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = type(video)._frames
 
-    def frames(self: Video, numbers: list[int]) -> object:
-        return (frame for frame in whole(self, numbers) if frame.index not in lost)
+    def frames(self: Video, numbers: list[int], size: tuple[int, int] | None) -> object:
+        return (frame for frame in whole(self, numbers, size) if frame.index not in lost)
 
     monkeypatch.setattr(type(video), "_frames", frames)
 

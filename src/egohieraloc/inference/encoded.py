@@ -103,12 +103,13 @@ def encode_video(
     total = sum(map(len, chunks))
     done = total - sum(len(chunks[number]) for number in missing)
     for run in runs(missing):
-        frames = _with_stand_ins(video, np.concatenate([chunks[number] for number in run]))
+        wanted = np.concatenate([chunks[number] for number in run])
+        frames = _with_stand_ins(video.path, video.canvases(wanted, letterbox), wanted)
         for number in run:
             parts: list[PackedFeatures] = []
             for start in range(0, len(chunks[number]), ENCODE_BATCH):
                 indices = chunks[number][start : start + ENCODE_BATCH]
-                canvases = [letterbox.apply(next(frames).rgb) for _ in indices]
+                canvases = [next(frames).rgb for _ in indices]
                 parts.append(predictor.encode(canvases, indices, video.times_s[indices]))
                 done += len(indices)
                 progress("encode", done, total)
@@ -116,14 +117,14 @@ def encode_video(
     return encoded
 
 
-def _with_stand_ins(video: Video, indices: Ints) -> Iterator[Frame]:
+def _with_stand_ins(path: Path, frames: Iterator[Frame], indices: Ints) -> Iterator[Frame]:
     """A frame for every number; a neighbour stands in for a damaged one."""
-    frames, last = video.frames(indices), None
+    last = None
     for index in indices:
         if last is None or last.index < index:
             last = next(frames, last)
         if last is None:
-            raise VideoError(f"{video.path}: no frame could be decoded near number {index}.")
+            raise VideoError(f"{path}: no frame could be decoded near number {index}.")
         yield last
 
 
