@@ -1,8 +1,8 @@
 """The encoder and decoder for OpenVINO, made once for each weights file.
 
 The encoder is quantised to 8 bits (NNCF, after training), with ranges of its activations from photographs.
-Its depthwise convolutions stay as they are: they hold few of the multiplications and most of the rounding
-errors. The decoder, small and run on few samples, stays too.
+Its first layers and its depthwise convolutions stay as they are: they hold few of the multiplications and
+most of the rounding errors. The decoder, small and run on few samples, stays too.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import load_weights
 from egohieraloc.types import Rgb
 
+PRECISE = [r".*backbone\.stem.*", r".*backbone\.stages\.0\..*"]  # names of layers that are not quantised
 QUERY_TOKENS = 232  # of the example the decoder is traced with; any number will do later
 
 
@@ -78,7 +79,7 @@ def quantize(path: Path, images: Iterable[Rgb], out: Path) -> None:
         nncf.Dataset(frames),
         subset_size=len(frames),
         preset=nncf.QuantizationPreset.MIXED,
-        ignored_scope=nncf.IgnoredScope(types=["GroupConvolution"], validate=False),
+        ignored_scope=nncf.IgnoredScope(types=["GroupConvolution"], patterns=PRECISE, validate=False),
     )
     encoder.reshape([-1, 3, size, size])  # ... and any number of them encoded later
     write_parts(out, {"encoder": _stored(openvino, encoder), "decoder": _stored(openvino, decoder)}, network)
