@@ -155,4 +155,6 @@ def test_the_shipped_parts_answer_as_torch_does(tmp_path: Path) -> None:
     assert abs(tracks[0].start - tracks[1].start) <= 1
     assert abs(tracks[0].end - tracks[1].end) <= 1
     scores = [result.curve.raw for result in results]
-    assert np.abs(scores[0] - scores[1]).mean() < 0.02
+    decoded = (scores[0] > 0) & (scores[1] > 0)  # what looks unlike the query at first sight is not decoded
+    assert decoded.sum() > 5
+    assert np.abs(scores[0] - scores[1])[decoded].mean() < 0.02
