@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Python compiles what it imports; compiling every file beforehand, torch's too, would take 25 s more.
 INSTALL := $(BIN)/pip install --quiet --no-compile
 
-.PHONY: demo test test-all mutants lint docs bench clean
+.PHONY: demo test test-all mutants fuzz kill load lint docs bench clean
 
 # Installed again only when pyproject.toml changes; the package itself is installed in place.
 $(VENV)/.installed: pyproject.toml
@@ -47,6 +47,18 @@ docs: $(VENV)/.installed-docs
 # Faults put into copies of the code, one at a time: the tests must notice each.
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python tools/mutants.py --jobs 2
+
+# 100,000 broken inputs for every parser of files from elsewhere.
+fuzz: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python tools/fuzz.py --inputs 100000 --jobs 2
+
+# 200 kills of commands at random moments.
+kill: $(VENV)/.installed-dev
+	$(BIN)/python tools/kill.py --kills 200 --jobs 2
+
+# 30 clients, among them senders of image bombs; SOAK=3600 for an hour, with a plot.
+load: $(VENV)/.installed-dev
+	$(BIN)/python tools/load.py --seconds $(or $(SOAK),120)
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/speed.py

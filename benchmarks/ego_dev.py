@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from egohieraloc.data.base import Track
 from egohieraloc.inference.encoded import EncodedVideo, store_features
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.query import Query
-from egohieraloc.types import Box
+from egohieraloc.types import Box, Frame
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
@@ -109,7 +109,16 @@ def long_truth(query: DevQuery, long: LongVideo, letterbox: Letterbox) -> Track:
 
 
 def joined(parts: Sequence[EncodedVideo], folder: Path) -> EncodedVideo:
-    """The stored features of several videos as those of one."""
+    """The stored features of several videos as those of one, whose frames are their canvases."""
     packed = [piece for part in parts for piece in part.take(0, len(part.time_s) - 1)]
     canvas = parts[0].letterbox.size
-    return store_features(PackedFeatures.cat(packed), folder, canvas=canvas, fps=FPS)
+    owners = [(part, sample) for part in parts for sample in range(len(part))]
+
+    def frames(numbers: Sequence[int]) -> Iterator[Frame]:
+        for number in numbers:
+            part, sample = owners[number]
+            frame = part.frames([sample])[sample]
+            yield Frame(number, number / FPS, part.letterbox.apply(frame.rgb))
+
+    video = store_features(PackedFeatures.cat(packed), folder, canvas=canvas, fps=FPS)
+    return replace(video, pixels=frames)

@@ -141,6 +141,40 @@ def print_rows(rows: Mapping[str, Row]) -> None:
         print(f"{name:22}" + "".join(texts))
 
 
+def print_differences(
+    name: str, changed: Sequence[Outcome], base: Sequence[Outcome], groups: Mapping[str, NDArray[np.bool_]]
+) -> None:
+    """Success of the present, counted at an equal refusal, minus that of the same questions in `base`."""
+    present = np.array([len(outcome.truth) > 0 for outcome in base])
+    rng = np.random.default_rng(0)
+    print(f"\n{name} minus the first, success in points: all answers, at {100 * REFUSED_SHARE:.0f} % refused")
+    everything = {"all": np.ones(len(base), bool)} | dict(groups)
+    for group, chosen in everything.items():
+        rows = np.flatnonzero(chosen & present)
+        if len(rows) == 0:
+            continue
+        cells = (
+            _bootstrapped((hits(changed, share) - hits(base, share))[rows], rng)
+            for share in (0.0, REFUSED_SHARE)
+        )
+        print(f"{group:22}" + "".join(f"{cell!s:>24}" for cell in cells))
+
+
+def hits(outcomes: Sequence[Outcome], refused_share: float) -> Floats:
+    """(Q,) 100 for a question whose answer is right and scores above that share of the absent, else 0."""
+    overlaps = measure((o.truth, o.answer, o.score) for o in outcomes)
+    absent = np.array([o.score for o in outcomes if len(o.truth) == 0])
+    bar = refusal_bar(absent) if refused_share else -np.inf
+    return 100.0 * ((overlaps.tube_iou >= SUCCESS_THRESHOLD) & (overlaps.score > bar))
+
+
+def _bootstrapped(values: Floats, rng: np.random.Generator) -> Interval:
+    means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(1)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(means, (tail, 1 - tail))
+    return Interval(float(values.mean()), float(low), float(high))
+
+
 def to_json(rows: Mapping[str, Row]) -> dict[str, object]:
     return {name: asdict(row) for name, row in rows.items()}
 

@@ -17,21 +17,21 @@ from pathlib import Path
 import numpy as np
 
 from egohieraloc import Localizer, LocalizerConfig, Query, Video, demo
-from egohieraloc.inference.encoded import EncodedVideo
-from egohieraloc.inference.packing import PackedFeatures
-from egohieraloc.inference.store import CHUNK, FeatureStore
+from egohieraloc.inference.chunks import STRETCH
+from egohieraloc.inference.encoded import EncodedVideo, write_features
+from egohieraloc.inference.store import FeatureStore
 from egohieraloc.settings import override
 
 
 def repeated(encoded: EncodedVideo, minutes: float, folder: Path) -> EncodedVideo:
     """The samples of a video over and over, as one long video at 5 samples a second."""
-    whole = PackedFeatures.cat([encoded.chunk(number) for number in range(encoded.num_chunks)])
+    whole = encoded.pick(range(len(encoded)))
     order = np.arange(round(minutes * 60 * 5)) % len(whole)
     store = FeatureStore(folder)
-    for number, start in enumerate(range(0, len(order), CHUNK)):
-        store.write(number, whole[order[start : start + CHUNK]])
+    for start in range(0, len(order), STRETCH):
+        write_features(whole[order[start : start + STRETCH]], store, start=start)
     video = replace(encoded.video, frame_index=np.arange(len(order)), time_s=np.arange(len(order)) / 5)
-    return replace(encoded, video=video, store=store)
+    return replace(encoded, video=video, store=store, reading=None)
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
         localizer = Localizer.from_pretrained(arguments.model, device=arguments.device, cache=folder)
         video = Video.open(demo.CLIP)
         start = time.perf_counter()
-        encoded = localizer.encode(video)
+        encoded = localizer.encode(video, dense=True)
         spent = time.perf_counter() - start
         count = len(encoded.frame_index)
         print(f"first reading: {count} samples in {spent:.1f} s, {count / spent:.1f} a second")

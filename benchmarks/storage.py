@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,14 +26,17 @@ from egohieraloc import Localizer, Query, Video, demo
 from egohieraloc.config import PRESETS
 from egohieraloc.data.base import Track
 from egohieraloc.evaluation.vq2d import overlap
+from egohieraloc.inference.chunks import samples_of
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.packing import pack
 from egohieraloc.inference.predict import Predictor, PreparedQuery
-from egohieraloc.inference.store import CHUNK
+from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import MatchOutput
 from egohieraloc.models.qam import QamState
+from egohieraloc.progress import Progress, no_progress
 from egohieraloc.result import Result
+from egohieraloc.types import SampledVideo
 from egohieraloc.video.letterbox import Letterbox
 from figures import outcome
 
@@ -54,7 +57,7 @@ class Exact:
 class ExactPredictor(Predictor):
     """Keeps features as the network makes them."""
 
-    def encode(self, canvases, frame_index, time_s):  # type: ignore[no-untyped-def, override]
+    def encode(self, canvases):  # type: ignore[no-untyped-def, override]
         pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float() / 255
         with self._running():
             features = self.network.encode_frames(pixels.contiguous(memory_format=torch.channels_last))
@@ -71,27 +74,31 @@ class ExactPredictor(Predictor):
             return self.network.match(query.template, packed.features, state)
 
 
-class InMemory:
-    """A store that rounds nothing and keeps everything at hand."""
+class ExactVideo(EncodedVideo):
+    """Samples that are kept at hand, unrounded."""
 
-    def __init__(self, chunks: list[Exact]) -> None:
-        self.chunks = chunks
+    def __init__(self, video: SampledVideo, letterbox: Letterbox, whole: Exact) -> None:
+        super().__init__(video, letterbox, FeatureStore(Path("in memory")))
+        self.__dict__["whole"] = whole
 
-    def read(self, number: int) -> Exact:
-        return self.chunks[number]
+    def fill(self, numbers: Iterable[int], *, progress: Progress = no_progress) -> None:
+        """Everything is there."""
 
-    def read_match(self, number: int) -> tuple[Tensor, None]:
-        return self.chunks[number].features.match, None
+    def descriptors(self, numbers: Iterable[int]):  # type: ignore[no-untyped-def]
+        samples = [sample for number in numbers for sample in samples_of(number, len(self))]
+        return self.pick(samples).features.match, None
+
+    def pick(self, samples: Sequence[int]) -> Exact:  # type: ignore[override]
+        return self.whole[np.array(samples)]
 
 
 def encode_exactly(predictor: ExactPredictor, video: Video, fps: float | None) -> EncodedVideo:
     sampled = video.sampled(fps)
     letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
     canvases = [letterbox.apply(frame.rgb) for frame in video.frames(sampled.frame_index)]
-    parts = [predictor.encode(canvases[i : i + 8], None, None) for i in range(0, len(canvases), 8)]
+    parts = [predictor.encode(canvases[i : i + 8]) for i in range(0, len(canvases), 8)]
     whole = Exact(FrameFeatures.cat([part.features for part in parts]))
-    chunks = [whole[start : start + CHUNK] for start in range(0, len(whole), CHUNK)]
-    return EncodedVideo(sampled, letterbox, InMemory(chunks))  # type: ignore[arg-type]
+    return ExactVideo(sampled, letterbox, whole)
 
 
 def questions(data: Path | None) -> Iterator[tuple[str, Video, Query, Track]]:
@@ -136,7 +143,7 @@ def bytes_a_sample() -> None:
         neck, side = config.neck, config.input_size
         shapes = ((neck.match, 16), (neck.context, 32), (neck.fine8, 8), (neck.fine4, 4))
         maps = FrameFeatures(*(torch.rand(1, channels, side // s, side // s) for channels, s in shapes))
-        print(f"| `{name}` | {pack(maps, np.zeros(1), np.zeros(1)).bytes_per_sample / 1000:.0f} kB |")
+        print(f"| `{name}` | {pack(maps).bytes_per_sample / 1000:.0f} kB |")
 
 
 def main() -> None:

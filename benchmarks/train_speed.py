@@ -65,7 +65,7 @@ def main() -> None:
     freeze_parameters(network, recipe.optim)
     if recipe.optim.compile:
         network.backbone.compile(dynamic=False)
-    objective = ClipObjective(network, recipe.losses, recipe.optim.negatives)
+    objective = ClipObjective(network, recipe.losses, recipe.optim)
     optimizer = build_optimizer(network, recipe.optim)
     take_step = train_step(accelerator, objective, optimizer, recipe.optim.clip_norm)
 

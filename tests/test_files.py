@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from safetensors import SafetensorError
 
+from egohieraloc import files
 from egohieraloc.errors import OutputError
-from egohieraloc.files import atomic_folder, atomic_path, write_json
+from egohieraloc.files import (
+    atomic_folder,
+    atomic_path,
+    finish_folder,
+    locked,
+    private_folder,
+    write_json,
+)
 from egohieraloc.images import write_image
 
 
@@ -109,3 +119,124 @@ def test_images_that_cannot_be_written(tmp_path: Path) -> None:
         write_image(tmp_path / "image.odd", image)
     write_image(tmp_path / "image.png", image)
     assert [p.name for p in tmp_path.iterdir()] == ["image.png"]
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    return {p.relative_to(folder).as_posix(): p.read_text() for p in folder.rglob("*") if p.is_file()}
+
+
+def killed_at(call: int, target: Path) -> bool:
+    """Write new files over old ones in a process that dies at a call of the system; whether it died."""
+    process = os.fork()
+    if process == 0:
+        calls = 0
+
+        def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+            def wrapped(*arguments: Any, **options: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == call:
+                    os._exit(9)
+                return function(*arguments, **options)
+
+            return wrapped
+
+        for owner, name in ((os, "replace"), (os, "unlink"), (os, "rmdir"), (os, "fsync"), (os, "mkdir")):
+            setattr(owner, name, counted(getattr(owner, name)))
+        with atomic_folder(target, replaces=NAMES) as temporary:
+            write(temporary, "new", ("masks/2.png", "curve.png", "result.json"))
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 9
+
+
+NAMES = ("masks", "overlay.mp4", "curve.png", "result.json")
+
+
+def write(folder: Path, text: str, names: Iterable[str]) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def test_a_kill_at_any_moment_leaves_the_old_files_or_the_new_ones(tmp_path: Path) -> None:
+    old = dict.fromkeys(("masks/1.png", "overlay.mp4", "curve.png", "result.json", "mine.txt"), "old")
+    new = dict.fromkeys(("masks/2.png", "curve.png", "result.json"), "new") | {"mine.txt": "old"}
+    found = []
+    for call in range(1, 100):
+        target = tmp_path / str(call)
+        write(target, "old", old)
+        died = killed_at(call, target)
+        finish_folder(target, replaces=NAMES)
+        found.append(files_of(target))
+        assert found[-1] in (old, new), f"killed at call {call}"
+        with atomic_folder(target, replaces=NAMES) as temporary:
+            write(temporary, "new", ("masks/2.png", "curve.png", "result.json"))
+        assert files_of(target) == new
+        if not died:
+            break
+    assert len(found) > 15
+    assert found[0] == old
+    assert found[-1] == new
+    assert old not in found[found.index(new) :]  # one moment decides
+
+
+def test_what_killed_processes_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    process = os.fork()
+    if process == 0:
+        with atomic_path(tmp_path / "checkpoint.pt") as temporary, atomic_folder(tmp_path) as folder:
+            temporary.write_text("half")
+            (folder / "a").write_text("half")
+            os._exit(9)
+    os.waitpid(process, 0)
+    theirs = [".checkpoint.pt", ".unfinished-by-me", ".a.0badcafe-1-01234567.pt", ".hidden"]
+    for name in theirs:
+        (tmp_path / name).write_text("not ours")
+    assert len(list(tmp_path.iterdir())) == len(theirs) + 2
+    with atomic_path(tmp_path / "weights") as first, atomic_path(tmp_path / "weights") as second:
+        first.write_text("one")
+        files._swept.clear()
+        with atomic_folder(tmp_path) as folder:
+            (folder / "b").touch()
+        second.write_text("two")
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*theirs, "weights", "b"])
+
+
+def test_links_are_replaced_and_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    write(elsewhere, "theirs", ("masks/1.png", "file"))
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "masks").symlink_to(elsewhere / "masks")
+    (out / "curve.png").symlink_to(elsewhere / "file")
+    (out / "overlay.mp4").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "link").symlink_to(out)
+    with atomic_folder(tmp_path / "link", replaces=NAMES) as temporary:
+        write(temporary, "new", ("masks/2.png", "curve.png"))
+    assert files_of(elsewhere) == {"masks/1.png": "theirs", "file": "theirs"}
+    assert files_of(out) == {"masks/2.png": "new", "curve.png": "new"}
+    assert not any(path.is_symlink() for path in out.rglob("*"))
+
+
+def test_a_lock_lets_one_in(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(BlockingIOError), locked(tmp_path, wait=False):
+        pass
+    with locked(tmp_path, wait=False):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_private_folder(tmp_path: Path) -> None:
+    private_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "c").mkdir(mode=0o755)
+    private_folder(tmp_path / "c")
+    assert (tmp_path / "c").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_foreign_journal_touches_nothing_outside(tmp_path: Path) -> None:
+    """A folder from somebody else may hold what looks like the remains of a killed run."""
+    write(tmp_path, "mine", ("precious", "out/result.json"))
+    write(tmp_path / "out" / ".finished-x", "theirs", ("curve.png",))
+    (tmp_path / "out" / ".finished-x" / ".names").write_text("../precious\n\0\n/etc/passwd")
+    finish_folder(tmp_path / "out", replaces=NAMES)
+    assert files_of(tmp_path) == {"precious": "mine", "out/curve.png": "theirs"}

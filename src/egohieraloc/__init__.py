@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from egohieraloc.errors import EgoHieraLocError
     from egohieraloc.localize import Localizer, LocalizerConfig, SpaceSources
+    from egohieraloc.memory.library import Memory
     from egohieraloc.query import Query
     from egohieraloc.report.build import save_report
     from egohieraloc.result import Result
@@ -19,6 +20,7 @@ __all__ = [
     "Localization3D",
     "Localizer",
     "LocalizerConfig",
+    "Memory",
     "NotFound",
     "NotLocalized",
     "Query",
@@ -35,6 +37,7 @@ _MODULES = {
     "EgoHieraLocError": "errors",
     "Localizer": "localize",
     "LocalizerConfig": "localize",
+    "Memory": "memory.library",
     "Query": "query",
     "Result": "result",
     "SpaceSources": "localize",

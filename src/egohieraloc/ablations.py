@@ -1,4 +1,4 @@
-"""The paper's ablations by name, every row of its tables and figures as changed settings; and one of ours.
+"""The paper's ablations by name, every row of its tables and figures as changed settings; and some of ours.
 
 Settings are written as `--set` takes them. A row either needs weights trained for it, or changes inference
 only; `footage.*` applies to training, `search.*` and `place.*` to inference, `network.*` to both.
@@ -107,10 +107,14 @@ def _fallback() -> list[Ablation]:
 
 FULL = Ablation("full", "", (), False, ("vq2d", "vq3d", "egotracks"))
 DATA = Ablation("without-visor", "training data", ("footage.visor_share=0.0",), True, ("vq2d", "vq3d"))
-OURS = Ablation("without-feedback", "ours", ("network.ram.feedback=false",), True)  # RAM sees stage 3 alone
+OURS = (
+    Ablation("without-feedback", "ours", ("network.ram.feedback=false",), True),  # RAM sees stage 3 alone
+    Ablation("without-second-look", "ours", ("search.second_look=false",), False),
+    Ablation("propagation", "ours", ("network.ram.propagation=true",), True),
+)
 ABLATIONS: dict[str, Ablation] = {
     row.name: row
-    for row in (FULL, *_modules(), *_backbone(), *_fusion(), *_following(), *_fallback(), DATA, OURS)
+    for row in (FULL, *_modules(), *_backbone(), *_fusion(), *_following(), *_fallback(), DATA, *OURS)
 }
 
 

@@ -85,6 +85,7 @@ class QamConfig:
     ellipse: bool = True  # ablation: without the ellipse
     ellipse_weight: float = 0.5  # lambda_e
     lost_below: float = 0.25  # a peak response under this forgets the state
+    confident: bool = False  # the location map keeps the response's height; else each is scaled to [0, 1]
     fallback_gain: float = 1.5  # beta_QAM, at fallback level 2
 
     def __post_init__(self) -> None:
@@ -104,6 +105,7 @@ class RamConfig:
     attention_layers: int = 2  # cross-attention of frame cells on query tokens; 0 in the paper
     heads: int = 4
     feedback: bool = True  # ablation: without the other stages' features
+    propagation: bool = False  # show the decoder what was found in the frame before, moved by the drift
     score: Literal["cell", "presence", "mask"] = "cell"  # of a frame: best cell, presence head, vartheta
 
 
@@ -147,17 +149,28 @@ class SearchConfig:
 
     fps: float | None = 5.0  # samples a second; None takes every frame
     stride: int = 1  # k-frame skipping: decode every k-th sample, interpolate the boxes between
+    shortlist: int = 64  # stretches of 16 samples looked at; in longer videos the memory chooses; 0: all
     coarse_margin: float = 2.0  # logits below the best coarse score that are still decoded
     coarse_neighbours: int = 3  # samples beside them that are decoded too
     max_decoded: int = 200  # at most so many samples and their neighbours; 0 decodes without limit
+    second_look: bool = True  # see the best appearances again, from close by, where the video can be read
+    look_appearances: int = 5  # so many of them ...
+    look_frames: int = 1  # ... in so many frames each ...
+    look_shares: tuple[float, ...] = (3.0, 5.0)  # ... in squares so many times as wide as what was found
 
     def __post_init__(self) -> None:
         if self.stride < 1:
             raise ValueError(f"stride must be at least 1, got {self.stride}")
-        if not (self.coarse_margin >= 0 and self.coarse_neighbours >= 0 and self.max_decoded >= 0):
+        amounts = (self.coarse_margin, self.coarse_neighbours, self.max_decoded, self.shortlist)
+        if not all(amount >= 0 for amount in amounts):
             raise ValueError(
-                "coarse_margin, coarse_neighbours and max_decoded must not be negative, got "
-                f"{self.coarse_margin}, {self.coarse_neighbours}, {self.max_decoded}"
+                "coarse_margin, coarse_neighbours, max_decoded and shortlist must not be negative, got "
+                f"{', '.join(map(str, amounts))}"
+            )
+        if min(self.look_appearances, self.look_frames, *self.look_shares, 1) < 1 or not self.look_shares:
+            raise ValueError(
+                "look_appearances, look_frames and look_shares must be at least 1, got "
+                f"{self.look_appearances}, {self.look_frames}, {self.look_shares}"
             )
 
 
@@ -206,7 +219,10 @@ class TemporalConfig:
             )
 
 
-CameraModel = Literal["PINHOLE", "SIMPLE_RADIAL", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE"]
+CameraModel = Literal[
+    "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV",
+    "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "OPENCV_FISHEYE", "RAD_TAN_THIN_PRISM_FISHEYE",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +276,7 @@ class FusionConfig:
     reprojection: bool = True  # varpi^reproj
     baseline: bool = True  # varpi^tri
     triangulate: bool = True  # use the rays themselves beside the back-projected points
+    mask_threshold: float = 0.3  # a pixel belongs to SM above it; at wp, P_ave and P_thr would be one number
     probability_threshold: float = 0.5  # wp
     depth_variance: float | None = None  # sigma_0^2; None: the median over the candidate views
     reprojection_px: float = 10.0  # epsilon_r = max(10, 0.02 * diagonal of the box)
@@ -278,7 +295,7 @@ class PlaceConfig:
 
     fusion: FusionConfig = field(default_factory=FusionConfig)
     depth: DepthConfig = field(default_factory=DepthConfig)
-    max_pose_gap_s: float = 2.0  # a frame without pose takes the nearest posed one within this time
+    max_pose_gap_s: float = 2.0  # a frame without pose takes the nearest posed one within this time; 0: none
     min_region_points: int = 3  # points of the reconstruction a view needs for a depth without network
     region_margin: float = 0.0  # how far around the box such points may lie, in box sides
 

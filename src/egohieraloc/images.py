@@ -1,9 +1,15 @@
-"""Images on disk, read as RGB and written atomically."""
+"""Images on disk, read as RGB and written atomically.
+
+An image may come from anywhere, so Pillow decodes it: it checks each length that a file claims. The size is
+read from the header, and nothing larger than MAX_PIXELS is decoded.
+"""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import io
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import cv2
 import numpy as np
@@ -13,16 +19,42 @@ from egohieraloc.errors import OutputError, QueryError
 from egohieraloc.files import atomic_path
 from egohieraloc.types import Box, Bytes, Mask, Rgb
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MAX_PIXELS = 8192 * 8192
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "PPM", "GIF")
+Pixels = TypeVar("Pixels")
+
 
 def read_image(path: str | Path) -> Rgb:
     """Read an image as (H, W, 3) RGB. Transparent pixels have the colour that is stored under them."""
-    pixels = _decode(path, cv2.IMREAD_COLOR)
-    return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), np.uint8)
+    return _decoded(Path(path), _rgb)
 
 
 def read_mask(path: str | Path) -> Mask:
     """Read an image as a mask: bright pixels (128 and above) are the object."""
-    return _decode(path, cv2.IMREAD_GRAYSCALE) >= 128
+    return np.asarray(_decoded(Path(path), _grey) >= 128)
+
+
+def read_16_bit(path: str | Path) -> NDArray[np.uint16]:
+    """Read a grey image of 16 bits (H, W)."""
+    return _decoded(Path(path), _grey_16_bit)
+
+
+def decode_image(data: bytes) -> Rgb:
+    """`read_image` of the bytes of a file."""
+    return _decoded(data, _rgb)
+
+
+def decode_grey(data: bytes) -> Bytes:
+    """(H, W) of the bytes of a grey image of 8 bits."""
+    return _decoded(data, _grey_8_bit)
+
+
+def decode_rgba(data: bytes) -> Bytes:
+    """(H, W, 4) of the bytes of an image that has transparency."""
+    return _decoded(data, _rgba)
 
 
 def write_image(path: str | Path, image: Rgb | Mask) -> None:
@@ -60,15 +92,54 @@ def _warped(values: NDArray[np.float32], box: Box, width: int, height: int) -> N
     return np.asarray(cv2.warpAffine(values, image_from_mask, (width, height)), np.float32)
 
 
-def _decode(path: str | Path, flags: int) -> Bytes:
-    path = Path(path)
+def _decoded(source: Path | bytes, convert: Callable[[Image], Pixels]) -> Pixels:
+    from PIL import Image, ImageOps
+
+    file, name = (io.BytesIO(source), "The image") if isinstance(source, bytes) else (source, str(source))
     try:
-        data = np.frombuffer(path.read_bytes(), np.uint8)
+        with Image.open(file, formats=FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise Image.DecompressionBombError
+            return convert(ImageOps.exif_transpose(image))
+    except Image.DecompressionBombError:
+        raise QueryError(f"{name} has too many pixels: at most 8192x8192 are read.") from None
     except OSError as error:
-        raise QueryError(f"Cannot read the image {path}: {error.strerror or error}.") from error
-    pixels = None
-    with suppress(cv2.error):  # of images too large for it
-        pixels = cv2.imdecode(data, flags) if data.size else None
-    if pixels is None:
-        raise QueryError(f"{path} is not an image that can be read. Give a PNG, JPEG or WebP file.")
-    return np.asarray(pixels, np.uint8)
+        if error.strerror:
+            raise QueryError(f"Cannot read the image {name}: {error.strerror}.") from error
+        raise QueryError(_no_image(name)) from error
+    except Exception as error:  # every format of Pillow has its own kinds for a damaged file
+        raise QueryError(_no_image(name)) from error
+
+
+def _no_image(name: str) -> str:
+    return f"{name} is not an image that can be read. Give a PNG, JPEG or WebP file."
+
+
+def _rgb(image: Image) -> Rgb:
+    if image.mode.startswith("I;16"):
+        return np.repeat((np.asarray(image) >> 8).astype(np.uint8)[..., None], 3, axis=2)
+    return np.array(image.convert("RGB"))
+
+
+def _grey(image: Image) -> Bytes:
+    if image.mode.startswith("I;16"):
+        return (np.asarray(image) >> 8).astype(np.uint8)
+    return np.array(image.convert("L"))
+
+
+def _grey_8_bit(image: Image) -> Bytes:
+    if image.mode not in ("L", "1"):
+        raise ValueError(f"grey of 8 bits wanted, got {image.mode}")
+    return np.array(image.convert("L"))
+
+
+def _grey_16_bit(image: Image) -> NDArray[np.uint16]:
+    if not image.mode.startswith("I;16"):
+        raise ValueError(f"grey of 16 bits wanted, got {image.mode}")
+    return np.array(image, np.uint16)
+
+
+def _rgba(image: Image) -> Bytes:
+    if image.mode != "RGBA":
+        raise ValueError(f"RGBA wanted, got {image.mode}")
+    return np.array(image)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
+
 from egohieraloc.config import (
     NetworkConfig,
     PlaceConfig,
@@ -21,19 +23,24 @@ from egohieraloc.geometry.depth import in_one_unit
 from egohieraloc.geometry.place import last_appearance, place
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.geometry.reference import PosedImages, Reference, to_metres
+from egohieraloc.geometry.visible import with_visible_points
 from egohieraloc.inference import tracker
 from egohieraloc.inference.answer import answer, maps_of
+from egohieraloc.inference.chunks import STRETCH, all_chunks
 from egohieraloc.inference.complete import completed
-from egohieraloc.inference.encoded import EncodedVideo, encode_video
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.live import LiveVideo
-from egohieraloc.inference.predict import Predictor
+from egohieraloc.inference.predict import Predictor, PreparedQuery
+from egohieraloc.inference.reading import Reading
+from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.search import QuerySearch
-from egohieraloc.inference.store import FeatureStore, default_cache, trim_cache
+from egohieraloc.inference.store import FeatureStore, default_cache
 from egohieraloc.models.query_mask import MaskProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
 from egohieraloc.poses import camera_poses
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
+from egohieraloc.recorded import recorded_cameras
 from egohieraloc.result import Result
 from egohieraloc.settings import override
 from egohieraloc.types import (
@@ -44,8 +51,10 @@ from egohieraloc.types import (
     NotLocalized,
     ResponseTrack,
     Rgb,
+    SampledVideo,
 )
 from egohieraloc.versions import versions
+from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 DepthSource = Callable[[Sequence[int]], Mapping[int, DepthMap]]  # frame numbers to maps, where there are any
@@ -72,6 +81,15 @@ class SpaceSources:
     reference: Reference | None = None  # what makes the camera path metric
 
 
+@dataclass(frozen=True)
+class Glimpse:
+    """A stretch of a video that looks like a query, from memory alone."""
+
+    start_s: float
+    end_s: float
+    similarity: float  # in [-1, 1], of the best pair of regions
+
+
 def with_settings(config: LocalizerConfig, words: Iterable[str], weights: Weights) -> LocalizerConfig:
     """The config changed by words like `network.qam.decay=0.3`; the network's begins as the weights'."""
     return override(replace(config, network=config.network or weights.network.config), words)
@@ -94,6 +112,7 @@ class Localizer:
         self.weights = weights if self.config.network is None else weights.with_settings(self.config.network)
         self.cache = cache or default_cache()
         self.predictor = Predictor(self.weights, device=device, engine=engine, provider=provider)
+        self._last: tuple[Query, PreparedQuery] | None = None
 
     @classmethod
     def from_pretrained(
@@ -122,30 +141,39 @@ class Localizer:
         *,
         indices: Ints | None = None,
         until_s: float | None = None,
+        dense: bool = False,
         progress: Progress = no_progress,
     ) -> EncodedVideo:
         """Bring what is known of a video up to date; a second call finds everything there.
 
-        indices: numbers of the frames to know, instead of those sampled at `search.fps`.
+        indices: numbers of the frames to know, instead of those sampled at `search.fps`;
+        dense: read every sample now. Else every second one is, and the others where a question needs them:
+        the answer is the same.
         """
         sampled = video.sampled(self.config.search.fps, indices=indices)
         name = f"{video.content_hash} {self.predictor.features_fingerprint}".encode()
         key = hashlib.blake2b(name + sampled.frame_index.tobytes(), digest_size=12).hexdigest()
-        store = FeatureStore.of(self.cache, key)
-        encoded = encode_video(video, sampled, self.predictor, store, until_s=until_s, progress=progress)
-        trim_cache(self.cache, keep=store.folder)
+        encoded = self._stored(sampled, key, video).until(until_s)
+        if dense:
+            encoded.fill(all_chunks(len(encoded)), progress=progress)
+        encoded.remember(progress=progress)
         return encoded
 
+    def reopen(self, sampled: SampledVideo, key: str) -> EncodedVideo:
+        """A video that was encoded before, by its samples and the `key` of its store. The video itself is
+        opened only where its features were thrown out."""
+        return self._stored(sampled, key)
+
+    def _stored(self, sampled: SampledVideo, key: str, video: Video | None = None) -> EncodedVideo:
+        letterbox = Letterbox(sampled.info.width, sampled.info.height, self.predictor.config.input_size)
+        reading = Reading(sampled, letterbox, self.predictor, video)
+        store, memory = FeatureStore.of(self.cache, key), RegionMemory.of(self.cache, key)
+        return EncodedVideo(sampled, letterbox, store, reading, memory)
+
     def ask(self, query: Query, encoded: EncodedVideo, *, progress: Progress = no_progress) -> Result:
-        """Answer from stored features: no frame is decoded or encoded."""
-        search = QuerySearch(
-            query=self.predictor.prepare(query),
-            video=encoded,
-            predictor=self.predictor,
-            config=self.config.search,
-            temporal=self.config.temporal,
-            progress=progress,
-        )
+        """Answer from stored features; frames are decoded and encoded only where there are none yet, and
+        a few of the best appearances for a second look."""
+        search = self._search(query, encoded, progress)
         found = completed(search, answer(search, search.decode(search.coarse_scores())))
         return Result(
             query,
@@ -155,8 +183,45 @@ class Localizer:
             found.alternatives,
             query_mask=search.query.mask,
             maps=maps_of(found, encoded.letterbox),
-            versions={"weights": self.weights.fingerprint} | versions(),
+            versions=self._versions(found.looks),
         )
+
+    def recall(self, query: Query, encoded: EncodedVideo, *, most: int = 5) -> list[Glimpse]:
+        """The moments that look most like the query, from what is remembered alone: neither features nor the
+        video are needed. Nothing is verified: `ask` answers, this is for a video that is gone."""
+        similarity = self._search(query, encoded, no_progress).remembered_similarity()
+        known = np.flatnonzero(~np.isnan(similarity))
+        best = known[np.argsort(-similarity[known], kind="stable")[:most]]
+        last = len(encoded) - 1
+        return [
+            Glimpse(
+                float(encoded.time_s[place * STRETCH]),
+                float(encoded.time_s[min((place + 1) * STRETCH - 1, last)]),
+                float(similarity[place]),
+            )
+            for place in best
+        ]
+
+    def _prepared(self, query: Query) -> PreparedQuery:
+        """Made once for a query that is asked of many videos."""
+        if self._last is None or self._last[0] is not query:
+            self._last = query, self.predictor.prepare(query)
+        return self._last[1]
+
+    def _search(self, query: Query, encoded: EncodedVideo, progress: Progress) -> QuerySearch:
+        return QuerySearch(
+            query=self._prepared(query),
+            video=encoded,
+            predictor=self.predictor,
+            config=self.config.search,
+            temporal=self.config.temporal,
+            progress=progress,
+        )
+
+    def _versions(self, looks: int) -> dict[str, str]:
+        provider = self.predictor.provider
+        named = {} if provider is None else {"segmenter": getattr(provider, "name", type(provider).__name__)}
+        return {"weights": self.weights.fingerprint, "looks": str(looks)} | named | versions()
 
     def locate(
         self,
@@ -195,10 +260,15 @@ class Localizer:
 
     def _placed(self, result: Result, video: Video, space: SpaceSources | None, progress: Progress) -> Result:
         space, clock = space or SpaceSources(), _Clock(result.timings_s)
-        cameras: Reconstruction | NotLocalized | None = space.cameras
-        if cameras is None:
+        given, samples = space.cameras, result.video.frame_index
+        if given is None and space.reference is None:
+            given = recorded_cameras(video)
+        cameras: Reconstruction | NotLocalized
+        if given is not None:
+            cameras = given.at_frames(samples)
+        else:
             anchors = space.reference.anchors if isinstance(space.reference, PosedImages) else ()
-            samples, sfm = result.video.frame_index, self.config.sfm
+            sfm = self.config.sfm
             cameras = camera_poses(video, samples, self.cache, sfm, anchors=anchors, progress=progress)
         clock.lap("camera poses")
         if isinstance(cameras, NotLocalized):
@@ -207,6 +277,7 @@ class Localizer:
             cameras = to_metres(cameras, space.reference)
         track = result.track
         predictions = last_appearance(track.predictions) if isinstance(track, ResponseTrack) else ()
+        cameras = with_visible_points(cameras, [p.frame_index for p in predictions])
         maps: Mapping[int, DepthMap] = {}
         if space.depth is not None and predictions:
             maps = space.depth([p.frame_index for p in predictions])

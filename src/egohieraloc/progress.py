@@ -11,6 +11,7 @@ LABELS = {
     "look": "Searching",
     "decode": "Searching closely",
     "follow": "Tracking",
+    "videos": "Videos",
 }
 
 

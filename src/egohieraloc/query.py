@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from egohieraloc.images import read_image, read_mask
 from egohieraloc.types import Box, Frame, Mask, Rgb
 
 MIN_SIDE_PX = 2.0
+MAX_VIEWS = 16  # of one query: each costs time in every sample that is searched closely
 
 
 class HasFrames(Protocol):
@@ -35,12 +36,16 @@ def parse_box(text: str) -> Box:
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """An object in an image. `image` is a whole frame (its surroundings help) or only the crop."""
+    """An object in an image. `image` is a whole frame (its surroundings help) or only the crop.
+
+    `Query.of_views` joins several images of one object into one query.
+    """
 
     image: Rgb  # (H, W, 3)
     box: Box  # the object in `image`; the whole image when only a crop is given
     mask: Mask | None = None  # (H, W), the object's pixels where the user knows them
     seen_at_s: float | None = None  # when the crop was seen; when one asks is another value
+    others: tuple[Query, ...] = ()  # further views of the same object, each without others of its own
 
     def __post_init__(self) -> None:
         image = self.image
@@ -66,6 +71,18 @@ class Query:
                 )
             if not self.mask.any():
                 raise QueryError("The query mask is empty: mark the object's pixels, or give no mask.")
+        if len(self.others) >= MAX_VIEWS:
+            raise QueryError(f"A query has at most {MAX_VIEWS} views, got {len(self.others) + 1}.")
+        if any(view.others for view in self.others):
+            raise QueryError("A further view has views of its own. Join all of them with Query.of_views.")
+
+    @classmethod
+    def of_views(cls, *views: Query) -> Query:
+        """Several views of one object as one query; where only one can be shown, it is the first."""
+        if not views:
+            raise QueryError("A query needs at least one view of the object.")
+        first, *others = (alone for view in views for alone in view.views)
+        return replace(first, others=tuple(others))
 
     @classmethod
     def from_image(
@@ -94,6 +111,11 @@ class Query:
         """From the frame shown at a moment of a video."""
         frame = video.frame_at(time_s)
         return cls(frame.rgb, box, mask, frame.time_s)
+
+    @property
+    def views(self) -> tuple[Query, ...]:
+        """All views of the object, each as a query of its own."""
+        return (replace(self, others=()), *self.others)
 
     @property
     def has_surroundings(self) -> bool:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from egohieraloc.documents import read_json
 from egohieraloc.errors import DataError, MissingExtraError, OutputError
-from egohieraloc.files import atomic_folder, write_json
+from egohieraloc.files import atomic_folder, finish_folder, write_json
 from egohieraloc.geometry.place import describe
 from egohieraloc.geometry.reconstruction import Reconstruction, write_cameras
 from egohieraloc.images import mask_on_image, write_image
 from egohieraloc.notebook import answer_html
 from egohieraloc.query import Query
 from egohieraloc.types import (
-    Box,
     Floats,
     FrameMaps,
     Localization3D,
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
 
 # All that an answer may leave in its folder. An earlier answer's are thrown out.
 FILES = (
-    "query.png", "query_mask.png", "masks", "overlay.mp4", "curve.png", "cameras.json", "report.html",
-    "result.json",
+    "query.png", "query_mask.png", "views", "masks", "overlay.mp4", "curve.png", "cameras.json",
+    "report.html", "result.json",
 )  # fmt: skip
 REMEDY = "Ask again with `egohieraloc locate`."
 
@@ -140,22 +139,16 @@ class Result:
     def to_document(self) -> ResultDocument:
         """The answer as it goes into result.json."""
         from egohieraloc import result_json as parts
-        from egohieraloc.result_schema import FORMAT, VERSION, CandidatePart, QueryPart, ResultDocument
+        from egohieraloc.result_schema import FORMAT, VERSION, CandidatePart, ResultDocument
 
-        query, track = self.query, self.track
+        track = self.track
         return ResultDocument(
             format=FORMAT,
             version=VERSION,
             found=self.found,
             score=track.score,
             reason=None if isinstance(track, ResponseTrack) else track.reason,
-            query=QueryPart(
-                image="query.png",
-                mask=None if query.mask is None else "query_mask.png",
-                box=query.box.xyxy,
-                seen_at_s=query.seen_at_s,
-                foreground=None if self.query_mask is None else parts.foreground_part(self.query_mask),
-            ),
+            query=parts.query_part(self.query, self.query_mask),
             video=parts.video_part(self.video),
             sample_fps=self.video.sample_fps,
             until_s=self.video.until_s,
@@ -208,9 +201,9 @@ class Result:
 
     def write_files(self, folder: Path) -> Path:
         """The files of `save`; result.json comes last, so that it is there only when all are."""
-        write_image(folder / "query.png", self.query.image)
-        if self.query.mask is not None:
-            write_image(folder / "query_mask.png", self.query.mask)
+        from egohieraloc import result_json as parts
+
+        parts.write_query(self.query, folder)
         for prediction in self.track.predictions if isinstance(self.track, ResponseTrack) else ():
             if prediction.mask is not None:
                 write_image(folder / "masks" / f"{prediction.frame_index:07d}.png", prediction.mask)
@@ -225,16 +218,13 @@ class Result:
         """Read what `save` wrote: a folder, or the result.json in it."""
         path = Path(path)
         folder, path = (path, path / "result.json") if path.is_dir() else (path.parent, path)
+        with suppress(OSError):  # of a folder that is not there, or may only be read
+            finish_folder(folder, replaces=FILES)
         document = read_document(path)
-        mask = document.query.mask
+        from egohieraloc import result_json as parts
+
         try:
-            query = Query.from_image(
-                folder / document.query.image,
-                box=Box(*document.query.box),
-                mask=None if mask is None else folder / mask,
-                seen_at_s=document.query.seen_at_s,
-            )
-            return cls.from_document(document, query)
+            return cls.from_document(document, parts.query_from(document.query, folder))
         except ValueError as error:
             raise DataError(f"{path} is damaged: {error}. {REMEDY}") from error
 
@@ -246,10 +236,10 @@ def read_document(path: Path) -> ResultDocument:
     from egohieraloc.result_schema import FORMAT, VERSION, ResultDocument
 
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = read_json(path)
     except FileNotFoundError as error:
         raise DataError(f"There is no answer at {path}. Make one: `egohieraloc locate ... --out`.") from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"Cannot read {path}: {error}. {REMEDY}") from error
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise DataError(f"{path} is not an answer, or of an egohieraloc before its first release. {REMEDY}")
@@ -269,6 +259,8 @@ def answer_folder(folder: str | Path, *inputs: str | Path | None) -> AbstractCon
     """`atomic_folder` for an answer. It takes the place of an earlier answer, of nothing else, and never of
     the video or the query."""
     folder = Path(folder)
+    with suppress(OSError):  # it may not be there yet
+        finish_folder(folder, replaces=FILES)
     there = [folder / name for name in FILES if (folder / name).exists()]
     if there and not _is_answer(folder / "result.json"):
         raise OutputError(
@@ -282,6 +274,6 @@ def answer_folder(folder: str | Path, *inputs: str | Path | None) -> AbstractCon
 
 def _is_answer(path: Path) -> bool:
     try:
-        return "curve" in json.loads(path.read_text(encoding="utf-8"))
+        return "curve" in read_json(path)
     except (OSError, ValueError, TypeError):
         return False

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import base64
 from fractions import Fraction
+from pathlib import Path
 
 import cv2
 import numpy as np
 
+from egohieraloc.errors import QueryError
 from egohieraloc.geometry.reconstruction import (
     Reconstruction,
     SparsePoints,
     cameras_from_json,
     cameras_to_json,
 )
+from egohieraloc.images import decode_grey, write_image
+from egohieraloc.query import Query
 from egohieraloc.result_schema import (
     CamerasPart,
     CurvePart,
@@ -21,8 +25,10 @@ from egohieraloc.result_schema import (
     MapsPart,
     MaskPart,
     NoPlacePart,
+    OtherViewPart,
     PlacePart,
     PredictionPart,
+    QueryPart,
     ResultDocument,
     VideoPart,
     ViewPart,
@@ -123,6 +129,7 @@ def video_part(video: SampledVideo) -> VideoPart:
         fps=float(video.info.fps),
         num_frames=video.info.num_frames,
         folder_fps=video.source.folder_fps,
+        start=video.source.start,
     )
 
 
@@ -130,13 +137,55 @@ def video_from(document: ResultDocument) -> SampledVideo:
     part, curve = document.video, document.curve
     fps = Fraction(part.fps).limit_denominator(1_000_000)
     return SampledVideo(
-        VideoSource(part.path, part.folder_fps),
+        VideoSource(part.path, part.folder_fps, part.start),
         VideoInfo(part.width, part.height, fps, part.num_frames),
         document.sample_fps,
         np.array(curve.frame, np.int64),
         np.array(curve.time_s, np.float64),
         document.until_s,
     )
+
+
+def query_part(query: Query, foreground: QueryMask | None) -> QueryPart:
+    return QueryPart(
+        image="query.png",
+        mask=None if query.mask is None else "query_mask.png",
+        box=query.box.xyxy,
+        seen_at_s=query.seen_at_s,
+        foreground=None if foreground is None else foreground_part(foreground),
+        others=[
+            OtherViewPart(
+                image=f"views/{number}.png",
+                mask=None if view.mask is None else f"views/{number}_mask.png",
+                box=view.box.xyxy,
+                seen_at_s=view.seen_at_s,
+            )
+            for number, view in enumerate(query.others, start=2)
+        ],
+    )
+
+
+def query_from(part: QueryPart, folder: Path) -> Query:
+    """The query, its images read from the folder of its result.json."""
+    views = [
+        Query.from_image(
+            folder / view.image,
+            box=Box(*view.box),
+            mask=None if view.mask is None else folder / view.mask,
+            seen_at_s=view.seen_at_s,
+        )
+        for view in (part, *part.others)
+    ]
+    return Query.of_views(*views)
+
+
+def write_query(query: Query, folder: Path) -> None:
+    """The images that `query_part` names."""
+    part = query_part(query, None)
+    for view, files in zip(query.views, (part, *part.others), strict=True):
+        write_image(folder / files.image, view.image)
+        if view.mask is not None and files.mask is not None:
+            write_image(folder / files.mask, view.mask)
 
 
 def foreground_part(mask: QueryMask) -> ForegroundPart:
@@ -224,8 +273,7 @@ def to_png(values: Bytes) -> str:
 
 
 def from_png(text: str) -> Bytes:
-    data = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
-    values = cv2.imdecode(data, cv2.IMREAD_UNCHANGED) if data.size else None
-    if values is None or values.ndim != 2 or values.dtype != np.uint8:
-        raise ValueError("a map is not an 8-bit grey PNG")
-    return np.asarray(values, np.uint8)
+    try:
+        return decode_grey(base64.b64decode(text, validate=True))
+    except QueryError as error:
+        raise ValueError("a map is not an 8-bit grey PNG") from error

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 FORMAT: Literal["egohieraloc-result"] = "egohieraloc-result"
 VERSION: Literal[1] = 1
 BoxXyxy = tuple[float, float, float, float]
 Point = tuple[float, float, float]
 FileName = Annotated[str, Field(pattern=r"^[\w.-]+$")]  # beside result.json, nowhere else
+ViewFile = Annotated[str, Field(pattern=r"^views/[\w.-]+$")]
 Png = Annotated[str, Field(description="An 8-bit grey PNG in base64.")]
 
 
@@ -72,6 +73,15 @@ class ForegroundPart(Part):
     level: Literal[0, 1, 2]
 
 
+class OtherViewPart(Part):
+    """A further reference image of the object. `image` and `mask` are files in views/."""
+
+    image: ViewFile
+    mask: ViewFile | None
+    box: BoxXyxy
+    seen_at_s: float | None
+
+
 class QueryPart(Part):
     """What was searched for. `image` and `mask` are files beside result.json."""
 
@@ -80,10 +90,11 @@ class QueryPart(Part):
     box: BoxXyxy
     seen_at_s: float | None
     foreground: ForegroundPart | None
+    others: list[OtherViewPart] = []
 
 
 class VideoPart(Part):
-    """`folder_fps` is set for a folder of images."""
+    """`folder_fps` is set for a folder of images, `start` where its wall-clock beginning is known."""
 
     path: str
     width: int
@@ -91,6 +102,7 @@ class VideoPart(Part):
     fps: Annotated[float, Field(gt=0)]
     num_frames: int
     folder_fps: float | None = None
+    start: AwareDatetime | None = None
 
 
 class MapsPart(Part):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
+from egohieraloc.documents import parse_toml
 from egohieraloc.errors import ConfigError
 
 Config = TypeVar("Config")
@@ -58,8 +58,8 @@ def override(config: Config, words: Iterable[str]) -> Config:
         if not separator:
             raise ConfigError(f"A setting is written section.key=value, got '{word}'.")
         try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+            value = parse_toml(f"value = {text}")["value"]
+        except ValueError:
             value = text
         for key in reversed(path.strip().split(".")):
             value = {key: value}

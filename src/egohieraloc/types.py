@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import Enum
 from fractions import Fraction
 from typing import Literal
@@ -107,6 +108,7 @@ class VideoSource:
 
     path: str
     folder_fps: float | None = None  # images a second of a folder that does not say so itself
+    start: datetime | None = None  # wall-clock time of the beginning, where it is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +147,15 @@ class QueryMask:
     level: Literal[0, 1, 2]
 
 
+@dataclass(frozen=True)
+class MaskConfidence:
+    """How sure a mask is of itself (eq. 23): over all its pixels, over the sure ones, at the best one."""
+
+    average: float  # P_ave
+    threshold: float  # P_thr
+    maximum: float  # P_max
+
+
 @dataclass(frozen=True, eq=False)
 class FramePrediction:
     """What the network says of one sample: whether the object is there, and where."""
@@ -157,6 +168,7 @@ class FramePrediction:
     mask: Mask | None = None  # (h, w) inside `mask_box`, at the network's own resolution
     mask_box: Box | None = None  # what `mask` covers, in pixels of the original frame
     mask_prob: NDArray[np.float32] | None = None  # (h, w) like `mask`: the confidence of each of its pixels
+    confidence: MaskConfidence | None = None  # of a mask that was not kept
 
 
 @dataclass(frozen=True, eq=False)

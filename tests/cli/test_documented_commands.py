@@ -11,7 +11,7 @@ from egohieraloc.config import PRESETS
 from egohieraloc.localize import LocalizerConfig
 from egohieraloc.settings import to_dict
 
-PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("benchmarks.md", "figures.md")]
+PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("benchmarks.md", "devices.md", "figures.md")]
 TEXT = "\n".join(page.read_text() for page in PAGES)
 COMMANDS = sorted({" ".join(c.split()) for c in re.findall(r"(?:^|`)(egohieraloc [a-z][^`\n]*)", TEXT, re.M)})
 

@@ -17,12 +17,14 @@ import pytest
 from egohieraloc import result
 from egohieraloc.images import write_image
 from egohieraloc.inference import store
+from egohieraloc.inference.chunks import PHASES, STRETCH, all_chunks, samples_of
 from egohieraloc.inference.predict import Predictor
-from egohieraloc.inference.store import CHUNK, FeatureStore
+from egohieraloc.inference.store import FeatureStore
 from egohieraloc.report import draw
 from untrained import run_command, untrained_model
 
-SAMPLES = 3 * CHUNK + 4
+SAMPLES = 6 * STRETCH + 4
+CHUNKS = len(all_chunks(SAMPLES))
 STOPPED = "Stopped. What was finished is kept; run the same command to go on.\n"
 
 
@@ -79,20 +81,20 @@ def half_a_file(tensors: dict[str, np.ndarray], path: Path, metadata: dict[str, 
 
 
 def stored(folder: Path) -> list[bool]:
-    """Whether each file of a cache is a whole chunk."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return [FeatureStore(f.parent).has(int(f.stem.removeprefix("chunk-"))) for f in files]
+    """Whether each file of the features in a cache is a whole chunk."""
+    files = sorted(path for path in folder.glob("features-*/*") if path.is_file())
+    return [FeatureStore(f.parent).read(int(f.stem.removeprefix("chunk-"))) is not None for f in files]
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "broken", "chunks"),
     [
-        (Predictor, "encode", interrupting(Predictor.encode, 6), 1),  # reading the video
+        (Predictor, "encode", interrupting(Predictor.encode, 6), 5),  # reading the video
         (store, "save_file", half_a_file, 0),  # keeping what is known of it
-        (Predictor, "coarse", interrupting(Predictor.coarse, 2), 4),  # looking
-        (Predictor, "decode", interrupting(Predictor.decode, 2), 4),  # looking closely
-        (result, "write_image", interrupting(result.write_image, 2), 4),  # writing the answer
-        (draw, "draw_frame", interrupting(draw.draw_frame, 3), 4),
+        (Predictor, "coarse", interrupting(Predictor.coarse, 2), CHUNKS // 2),  # looking
+        (Predictor, "decode", interrupting(Predictor.decode, 2), CHUNKS),  # looking closely
+        (result, "write_image", interrupting(result.write_image, 2), CHUNKS),  # writing the answer
+        (draw, "draw_frame", interrupting(draw.draw_frame, 3), CHUNKS),
     ],
 )
 def test_nothing_half_written_stays_and_the_next_run_works(
@@ -123,7 +125,8 @@ def test_nothing_half_written_stays_and_the_next_run_works(
 
     monkeypatch.setattr(Predictor, "encode", counted)
     assert run_command(words, monkeypatch) == 0
-    assert encoded == SAMPLES - min(chunks * CHUNK, SAMPLES)
+    sparse_first = [*range(0, CHUNKS, PHASES), *range(1, CHUNKS, PHASES)]
+    assert encoded == SAMPLES - sum(len(samples_of(number, SAMPLES)) for number in sparse_first[:chunks])
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert len(result["curve"]["raw"]) == SAMPLES
     assert not list((tmp_path / "out").glob(".*"))
@@ -161,5 +164,5 @@ def test_a_signal_from_outside(words: list[str], tmp_path: Path, sent: str, code
         process.kill()
     assert (process.returncode, out, err) == (code, "", said)
     assert not (tmp_path / "out").exists()
-    assert 1 <= len(stored(tmp_path / "cache")) <= 4
+    assert 1 <= len(stored(tmp_path / "cache")) <= CHUNKS
     assert all(stored(tmp_path / "cache"))

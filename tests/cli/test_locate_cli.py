@@ -88,7 +88,7 @@ def check_schema(result: dict) -> None:
     assert result["reason"] is None if result["found"] else type(result["reason"]) is str
     assert {key: type(value) for key, value in result["video"].items()} == {
         "path": str, "width": int, "height": int, "fps": float, "num_frames": int,
-        "folder_fps": type(result["video"]["folder_fps"]),
+        "folder_fps": type(result["video"]["folder_fps"]), "start": type(None),
     }  # fmt: skip
     curve = result["curve"]
     assert set(curve) == {"frame", "time_s", "raw", "smooth", "threshold"}
@@ -116,6 +116,9 @@ def check_schema(result: dict) -> None:
         "--at 0.5 --box 10,10,30,30",
         "--at 0.5 --box 10,10,30,30 --query-mask mask.png",
         "--query frame.png --box 10,10,30,30 --at 0.5",
+        "--query crop.png --query frame.png",
+        "--query crop.png --query frame.png --box 0,0,10,10 --box 10,10,30,30",
+        "--at 0.5 --box 10,10,30,30 --at 1.0 --box 20,10,30,30",
     ],
 )
 def test_every_kind_of_query(run: Run, query: str) -> None:
@@ -270,6 +273,8 @@ def test_a_damaged_store_is_noticed_and_made_again(run: Run, tmp_path: Path) -> 
         ("frames --folder-fps 0 --query crop.png", "must be a positive number of images"),
         ("walk.mp4", "Say what to look for"),
         ("walk.mp4 --at 0.5", "Say what to look for"),
+        ("walk.mp4 --query crop.png --query frame.png --box 1,1,9,9", "Got 2 --query and 1 --box"),
+        ("walk.mp4 --at 0.5 --at 1 --box 10,10,30,30", "Got 1 --box and 2 --at"),
         ("walk.mp4 --query empty.png", "empty.png is not an image"),
         ("walk.mp4 --query gone.png", "Cannot read the image gone.png"),
         ("walk.mp4 --query crop.png --query-mask mask.png", "A query mask must be boolean of shape (30, 30)"),

@@ -163,7 +163,8 @@ def test_egotracks(tmp_path):
     write_own(predictions, {"benchmark": "egotracks"}, [TrackAnswer(key, track, 1.0)])
     files = ("--annotations", annotations, "--predictions", predictions)
     shown = call("egotracks", *files, "--clip-info", info, "--json", tmp_path / "r.json")
-    assert "3 frames have no prediction" in shown
+    assert "2 frames have no prediction" in shown  # of those that show the object, the crop's among them
+    assert "3 frames have no prediction" in call("egotracks", *files, "--clip-info", info, "--grid")
     saved = json.loads((tmp_path / "r.json").read_text())["results"]
     assert saved["average_overlap"] == 0.5
     # One frame reported and right, of two: precision 1, recall 1/2.

@@ -20,7 +20,7 @@ try:
 finally:
     print(*sys.modules, file=sys.stderr)
 """
-WITHOUT_TORCH = ["track", "train", "average", "calibrate", "serve", "score", "ablations"]
+WITHOUT_TORCH = ["track", "memory", "watch", "train", "average", "calibrate", "serve", "score", "ablations"]
 
 
 def python(code: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import pytest
 
@@ -127,14 +128,27 @@ def test_a_split_can_be_chosen(tmp_path):
         ({"visual_crop": None}, "visual_crop|subscriptable"),
     ],
 )
-def test_an_error_names_file_video_clip_and_query(tmp_path, changes, message):
+def test_a_broken_record_is_a_query_with_a_problem_that_names_it(tmp_path, changes, message):
+    """It stops nothing: the others are read, and it is counted."""
     path = write(
         tmp_path / "vq.json", [clip("c1", [{"query_sets": {"3": query(**changes)}, "annotation_uid": "a1"}])]
     )
-    with pytest.raises(DataError, match=message) as caught:
-        list(read_vq2d(path))
+    (asked,) = only(path).queries
+    assert re.search(message, asked.problem)
     for part in ("vq.json", "video vid", "clip c1", "annotation a1", "query 3"):
-        assert part in str(caught.value)
+        assert part in asked.problem
+    assert asked.response is not None  # empty where it is what is broken
+    assert len(asked.response) == (0 if "response_track" in changes else len(query()["response_track"]))
+
+
+def test_two_queries_of_one_name_are_refused(tmp_path):
+    twice = {"query_sets": {"1": query()}, "annotation_uid": "a1"}
+    path = write(tmp_path / "vq.json", [clip("c1", [twice, twice])])
+    with pytest.raises(DataError, match=r"vq\.json asks twice for clip c1, annotation a1, query 1\. Give"):
+        list(read_vq2d(path))
+    path = write(tmp_path / "vq.json", [clip("c1", [twice]), clip("c1", [twice])])
+    with pytest.raises(DataError, match="asks twice"):
+        list(read_vq2d(path))
 
 
 def test_a_clip_without_annotations_is_an_error(tmp_path):
@@ -171,5 +185,5 @@ def test_the_flattened_form_is_grouped_by_clip(tmp_path):
     del items[1]["visual_crop"]["x"]
     with gzip.open(path, "wt") as file:
         json.dump(items, file)
-    with pytest.raises(DataError, match="clip c2, annotation val_0000000001, query 1"):
-        list(read_vq2d(path))
+    broken = list(read_vq2d(path))[1].queries[0]
+    assert "clip c2, annotation val_0000000001, query 1" in broken.problem

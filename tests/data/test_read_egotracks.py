@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -65,10 +66,16 @@ def test_queries_that_cannot_be_asked_say_why(tmp_path):
 
 
 def test_errors_name_clip_and_query(tmp_path):
-    with pytest.raises(
-        DataError, match=r"e\.json: video vid, clip e1, annotation #0, query 1: .*'visual_crop'"
-    ):
-        only(write(tmp_path / "e.json", {"1": {"is_valid": True}}))
+    broken, null_x, whole = only(
+        write(
+            tmp_path / "e.json",
+            {"1": {"is_valid": True}, "2": query(visual_crop={**box(3), "x": None}), "3": query()},
+        )
+    ).queries
+    assert re.search(r"e\.json: video vid, clip e1, annotation #0, query 1: .*'visual_crop'", broken.problem)
+    assert "query 2" in null_x.problem
+    assert null_x.truth is not None  # it is lost, but what was to be found is known
+    assert whole.problem == ""
     path = tmp_path / "e.json"
     assert list(read_egotracks(write(path, {}), split="train")) == []
     path.write_text('{"videos": [{"video_uid": "v"}]}')

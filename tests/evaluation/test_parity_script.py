@@ -1,6 +1,6 @@
 """The script that runs the official code, on stand-ins that have its modules, names and argument shapes.
 
-What it was read from: VQ2D/vq2d and EgoTracks/build of EGO4D/episodic-memory, and TREK-150-toolkit. The
+What it was read from: VQ2D/vq2d and EgoTracks/tools of EGO4D/episodic-memory, and TREK-150-toolkit. The
 stand-ins compute in their own slow way, so the script must come to "equal" with them.
 """
 
@@ -37,26 +37,64 @@ def compute_visual_query_metrics(predicted, truths, crops, accessed=None, total=
                     for name, (title, at) in names.items()}}
 """
 LONG_TERM = """
+import os, pickle
+import detectron2.utils.comm as comm
 import numpy as np
+from tracking.dataset.eval_datasets.ego4d_lt_tracking_dataset import EGO4DLTTrackingDataset
+from tracking.tools.annotation.annotation_utils import seperate_occurrances
 from tracking.utils.bbox_helper import iou
+from tracking.utils.env import pathmgr
 from test_score_egotracks import slow_curves, slow_thresholds
 from egohieraloc.evaluation.egotracks import SequenceOverlaps
 
-def compute_overlaps(found, truth):
-    return [0 if f is None or t is None else iou(f, t) for f, t in zip(found, truth, strict=True)]
+def calculate_ego4d_lt_tracking_metrics(cfg):
+    chosen = cfg.EVAL.EGO4DLT
+    folder = os.path.join(cfg.OUTPUT_DIR, "eval", "EGO4DLTTracking", chosen.TRACK_MODE, cfg.MODEL_TYPE)
+    folder = os.path.join(folder, "intermediate_result")
+    found = {}
+    for file in pathmgr.ls(folder):
+        found.update(pickle.load(pathmgr.open(os.path.join(folder, file), "rb")))
+    sequences = []
+    for seq in EGO4DLTTrackingDataset(chosen.DATA_DIR, chosen.ANNOTATION_PATH, ratio=chosen.EVAL_RATIO):
+        rows = {row["frame_number"]: row for row in found[seq.name]["pred_bboxes"]}
+        truth = {n: b for n, b in seq.gt_bbox_dict.items() if n not in seq.visual_crop}
+        frames = range(len(seq.frames))
+        overlap = [iou(truth[n], rows[n]["bbox"]) if n in rows and n in truth else 0.0 for n in frames]
+        score = [rows[n]["score"] if n in rows else 0.0 for n in frames]
+        seen = np.array([n in truth for n in frames])
+        sequences.append(SequenceOverlaps(np.array(overlap), seen, np.array(score)))
+    points = slow_curves(sequences, slow_thresholds(sequences))
+    best = max((2 * p * r / (p + r), p, r) for p, r in points)
+    overlaps = np.mean([s.iou[s.visible].mean() for s in sequences])
+    return {"F1": best[0], "precision_score": best[1], "re_score": best[2], "AO": overlaps}
+"""
+PLACES = """
+import argparse, json, math
+from metrics import far
 
-def compute_precision_and_recall(scores, boxes, truths):
-    sequences = [
-        SequenceOverlaps(np.array(compute_overlaps(b, t)), np.array([x is not None for x in t]), np.array(s))
-        for s, b, t in zip(scores, boxes, truths, strict=True)
-    ]
-    precision, recall = np.array(slow_curves(sequences, slow_thresholds(sequences))).T
-    return list(precision), list(recall)
+parser = argparse.ArgumentParser()
+parser.add_argument("--vq3d_results")
+(clip,) = json.load(open(parser.parse_args().vq3d_results))["videos"][0]["clips"]
+sets = clip["annotations"][0]["query_sets"]
+found = [q for q in sets.values() if "pred_3d_vec_world" in q]
+seen = [q for q in found if "pred_3d_vec" in q]
 
-def compute_f_score(precision, recall):
-    values = [2 * p * r / (p + r) for p, r in zip(precision, recall, strict=True)]
-    best = int(np.argmax(values))
-    return values[best], precision[best], recall[best]
+def right(q):
+    one, other = ([q[f"3d_annotation_{k}"]["position"][axis] for axis in "xyz"] for k in (1, 2))
+    sizes = [math.hypot(*q[f"3d_annotation_{k}"]["dimension"].values()) for k in (1, 2)]
+    middle = [(a + b) / 2 for a, b in zip(one, other, strict=True)]
+    turned = [middle[1], -middle[0], middle[2]]
+    return far(turned, q["pred_3d_vec_world"]) < 6 * (far(one, other) + math.exp(-sum(sizes) / 2))
+
+def angle(a, b):
+    return math.acos(sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b))
+
+print("total number of queries: ", len(sets))
+print("L2: ", sum(far(q["pred_3d_vec_world"], q["gt_3d_vec_world_1"]) for q in found) / len(found))
+print("angular: ", sum(angle(q["pred_3d_vec"], q["gt_3d_vec_1"]) for q in seen) / len(seen))
+print("Success* : ", 100 * sum(map(right, found)) / len(found))
+print("Success : ", 100 * sum(map(right, seen)) / len(sets))
+print("QwP ratio : ", 100 * len(seen) / len(sets))
 """
 BOX_HELPER = """
 def iou(a, b):
@@ -66,6 +104,7 @@ def iou(a, b):
     return common / (a[2] * a[3] + b[2] * b[3] - common)
 """
 TOOLKIT = """
+import json
 import os
 import numpy as np
 from ..datasets import TREK150
@@ -120,7 +159,11 @@ class ExperimentTREK150:
                 part = truth[first : last + 1]
                 total = total + len(part) * self.run_score(f"hoi/{name}-hoi-{first}-{last}-{hand}.txt", part)
                 weight += len(part)
-        return self.overall(total / weight, recall=True)
+        found = self.overall(total / weight, recall=True)
+        found["ours"]["overall"]["recall_score"] = np.float32(found["ours"]["overall"]["recall_score"])
+        with open(os.path.join(self.root_dir, "performance-hoi.json"), "w") as file:
+            json.dump(found, file)
+        return found
 """
 
 
@@ -130,7 +173,9 @@ def checkout(tmp_path, monkeypatch):
     files = {
         "episodic-memory/VQ2D/vq2d/structures.py": STRUCTURES,
         "episodic-memory/VQ2D/vq2d/metrics/metrics.py": "WRONG = 0.0\n" + METRICS,
-        "episodic-memory/EgoTracks/build/lib/tracking/metrics/lt_tracking_metrics.py": LONG_TERM,
+        "episodic-memory/VQ3D/VQ3D/scripts/eval.py": PLACES,
+        "episodic-memory/VQ3D/VQ3D/API/metrics.py": "from math import dist as far",
+        "episodic-memory/EgoTracks/tools/eval_datasets/eval_ego4d_lt_tracking.py": LONG_TERM,
         "episodic-memory/EgoTracks/tracking/utils/bbox_helper.py": BOX_HELPER,
         "TREK-150-toolkit/toolkit/experiments/trek150.py": TOOLKIT,
     }
@@ -143,7 +188,7 @@ def checkout(tmp_path, monkeypatch):
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
-        if name.split(".")[0] in ("vq2d", "tracking", "toolkit", "shapely"):
+        if name.split(".")[0] in ("vq2d", "metrics", "tracking", "tools", "detectron2", "toolkit", "shapely"):
             del sys.modules[name]
 
 
@@ -160,6 +205,7 @@ def test_every_benchmark_is_compared(checkout, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert [line.split(":")[0] for line in shown.splitlines() if line[0] != " "] == [
         "VQ2D",
+        "VQ3D",
         "EgoTracks",
         "TREK-150",
         "equal",

@@ -1,6 +1,7 @@
 """Prediction files: ours, the challenge's and VQLoC's, whole, cut off or wrong."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from egohieraloc.evaluation.predictions import (
     read_places,
     read_tracks,
     read_vq2d_predictions,
+    require_common,
     write_own,
 )
 
@@ -173,6 +175,21 @@ def test_errors_in_challenge_files_are_named(tmp_path, queries):
     path.write_text(json.dumps({"version": "1", "videos": []}))  # annotations are no predictions
     with pytest.raises(DataError, match=r"c\.json: it has neither `results`"):
         read_vq2d_predictions(path, queries)
+
+
+def test_predictions_for_almost_none_of_the_queries_are_refused():
+    def asked(count):
+        return [SimpleNamespace(key=QueryKey("c", "a", str(n)), problem="") for n in range(count)]
+
+    def given(*numbers):
+        return {QueryKey("c", "a", str(n)): None for n in numbers}
+
+    require_common(asked(100), given(1, 2, 3))  # a part of the queries
+    require_common(asked(3), given(*range(100)))  # a part of the predictions
+    require_common([], given(1))
+    for answers in (given(), given(*range(99, 150)), given(*range(100, 200))):
+        with pytest.raises(DataError, match="Do the predictions belong to this annotation file"):
+            require_common(asked(100), answers)
 
 
 def test_an_answer_without_a_finite_score_is_refused_where_it_is_made():

@@ -449,7 +449,40 @@ def test_egotracks_wants_exported_clips(egotracks, tiny, tmp_path):
     annotations, _ = egotracks
     render(tmp_path / "e0.mp4", 0)
     words = egotracks_words((annotations, tmp_path), tiny, tmp_path / "out.jsonl", "vct-vs")
-    call(*words, fails=DataError, says="has 5 frames a second, but EgoTracks numbers frames at 30")
+    assert "has 5 frames a second, but EgoTracks numbers frames at 30" in call(*words)
+    assert all(len(answer.track) == 0 for answer in read_tracks(tmp_path / "out.jsonl").values())
+    render(tmp_path / "e1.mp4", 0)
+    words = egotracks_words((annotations, tmp_path), tiny, tmp_path / "strict.jsonl", "vct-vs", "--strict")
+    call(*words, fails=VideoError, says="has 5 frames a second, but EgoTracks numbers frames at 30")
+
+
+def test_bad_records_are_listed_and_counted_and_stop_nothing(tree, tiny, tmp_path):
+    content = json.loads(tree[0].read_text())
+    sets = content["videos"][0]["clips"][0]["annotations"][1]["query_sets"]
+    sets["1"]["visual_crop"] = None
+    sets["2"]["response_track"].append(sets["2"]["response_track"][0])
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(content))
+    out = tmp_path / "out.jsonl"
+    shown = call(*words_for((path, tree[1]), tiny, out))
+    answers = read_tracks(out)
+    for query_set in ("1", "2"):
+        key = QueryKey("clip-0", "annotation-0", query_set)
+        assert f"Not answered: {path}: video video-0, {key}" in shown
+        assert len(answers[key].track) == 0
+        assert str(key) in answers[key].reason
+    whole = [query for clip in read_vq2d(tree[0]) for query in clip.queries]
+    results = json.loads(out.with_suffix(".results.json").read_text())["results"]
+    assert results["own_score"]["num_queries"] == len(whole) == len(answers)
+    strict = words_for((path, tree[1]), tiny, tmp_path / "strict.jsonl", "--strict")
+    call(*strict, fails=DataError, says="Without --strict it counts as not answered")
+    for clip in content["videos"][0]["clips"] + content["videos"][1]["clips"]:
+        for annotation in clip["annotations"]:
+            for query in annotation.get("query_sets", {}).values():
+                query["visual_crop"] = None
+    path.write_text(json.dumps(content))
+    words = words_for((path, tree[1]), tiny, tmp_path / "none.jsonl")
+    call(*words, fails=DataError, says="No query of the annotation file can be used")
 
 
 def test_egotracks_clips_that_end_too_early(egotracks, tiny, tmp_path):

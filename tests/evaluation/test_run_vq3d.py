@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from fake_ego4d import FRAMES, HEIGHT, WIDTH, make_tree
 from fake_tracking import save_tiny
 from typer.testing import CliRunner
 
+from egohieraloc.ablations import ABLATIONS
 from egohieraloc.cli.eval import app
 from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.errors import DataError
@@ -207,9 +209,98 @@ def test_a_matrix_that_is_no_pose_is_left_out(world):
     assert world.lift()[0].query_from_world[:3] == pytest.approx(POSES[22])
 
 
-def test_settings_reach_the_fusion(world):
-    # The paper's mean of back-projected points cannot do without depth.
-    assert world.lift("--set", "place.fusion.literal=true")[0].point_world is None
+def test_records_without_a_matrix_or_a_box_stop_nothing(world):
+    content = json.loads(world.poses.read_text())
+    content["clip-0"]["camera_poses"][5] = None
+    world.poses = world.write("null.json", content)
+    assert world.lift()[0].point_world == pytest.approx(POINTS["1"], abs=0.02)
+    content["clip-0"]["good_poses"].pop()
+    world.poses = world.write("short.json", content)
+    assert "24 poses" in world.lift()[0].reason
+    world.give_poses([True] * FRAMES)
+    annotated = json.loads(world.annotations.read_text())
+    annotated["videos"][0]["clips"][0]["annotations"][0]["query_sets"]["2"]["3d_annotation_2"] = None
+    world.annotations = world.write("null_box.json", annotated)
+    first, second = world.lift()
+    assert first.point_world is not None
+    assert "annotation #0, query 2" in second.reason
+    results = json.loads((world.root / "places.results.json").read_text())["results"]
+    assert results["scores"]["success"] == 50
+
+
+def give_rough_depth(world):
+    """Depth that is off by another amount, and scatters by another amount, in every frame."""
+    folder = world.root / "depth" / "clip-0"
+    folder.mkdir(parents=True)
+    noise = np.random.default_rng(0)
+    for n in SEEN:
+        depth = 2.2 + 0.1 * np.sin(n) + 0.02 * (n - 3) * noise.standard_normal((HEIGHT, WIDTH))
+        np.save(folder / f"{n}.npy", depth.astype(np.float32))
+    return "--depth", folder.parent
+
+
+def give_sure_tracks(world, confidences):
+    answers = [
+        TrackAnswer(
+            QueryKey("clip-0", "annotation-0", q),
+            Track.from_boxes(list(SEEN), [box_of(q, n) for n in SEEN]),
+            0.9,
+            frame_confidences=confidences,
+        )
+        for q in POINTS
+    ]
+    write_own(world.tracks, {"benchmark": "vq2d"}, answers)
+
+
+def test_the_papers_mean_cannot_do_without_depth(world):
+    for word in ("place.fusion.literal=true", "place.fusion.triangulate=false"):
+        words = world.words("o", "--tracks", world.tracks, "--set", word)
+        call(*words, fails="needs depth: give --depth DIR")
+    call(*world.words("o", "--tracks", world.tracks, "--paper"), fails="needs depth: give --depth DIR")
+
+
+@pytest.mark.parametrize("more", [(), ("--paper",)], ids=["corrected", "printed"])
+def test_every_row_of_gsjcs_table_answers_differently(world, more):
+    """From kept confidences alone: all twelve rows, the semantic ones among them."""
+    depth = give_rough_depth(world)
+    give_sure_tracks(world, np.random.default_rng(1).uniform(0.3, 1.0, (len(SEEN), 3)))
+    rows = [row for row in ABLATIONS.values() if row.group == "GSJC"]
+    answers = {}
+    for row in rows:
+        settings = [part for word in row.settings for part in ("--set", word)]
+        answers[row.name] = world.lift(*depth, *settings, *more)[0].point_world
+    assert len(answers) == 12
+    assert all(point is not None for point in answers.values())
+    for one, other in combinations(answers, 2):
+        assert np.abs(answers[one] - answers[other]).max() > 1e-6, (one, other)
+
+
+def test_tracks_without_confidences_say_so(world):
+    depth = give_rough_depth(world)
+    world.lift(*depth, "--paper")
+    assert "P_ave, P_thr and P_max are equal" in world.shown
+    give_sure_tracks(world, np.full((len(SEEN), 3), 0.5))
+    world.lift(*depth, "--paper")
+    assert "P_ave, P_thr and P_max are equal" not in world.shown
+
+
+def test_sigma_0_is_the_median_over_the_validation_set(world):
+    depth = give_rough_depth(world)
+    alone = world.lift(*depth, "--paper")
+    assert "run again with --sigma-0" in world.shown
+    variances = [value for answer in alone for value in answer.depth_variances]
+    assert len(variances) == 2 * len(SEEN)
+    first = world.root / "first.jsonl"
+    (world.root / "places.jsonl").rename(first)
+    together = world.lift(*depth, "--paper", "--sigma-0", first)
+    written = json.loads((world.root / "places.jsonl").read_text().splitlines()[0])["config"]
+    assert written["place"]["fusion"]["depth_variance"] == pytest.approx(np.median(variances))
+    assert "run again with --sigma-0" not in world.shown
+    assert np.abs(alone[0].point_world - together[0].point_world).max() > 1e-6
+    # Variances of another kind, or none, are refused.
+    words = world.words(world.root / "o", "--tracks", world.tracks, *depth, "--sigma-0", first)
+    call(*words, fails="gives no sigma_0: it must be of `eval vq3d` without place.fusion.literal")
+    call(*words[:-1], world.tracks, "--paper", fails="with place.fusion.literal, with depth")
 
 
 def test_our_own_search_is_lifted_too(world, tmp_path, monkeypatch):

@@ -69,18 +69,39 @@ def test_the_two_averages_differ_when_sequences_do():
     assert (found.precision, found.recall, found.threshold) == (1.0, 0.5, 0.5)
 
 
-def test_frames_off_the_grid_and_behind_the_end_are_not_scored():
+def test_every_frame_of_the_clip_counts_as_its_authors_count():
+    """Truth off the grid is to be found too; the 26 frames without a prediction are reported with score 0."""
+    measured = egotracks.measure(query({**TRUTH, 7: FULL}), FOUND, 30)
+    assert measured.visible.sum() == 4
+    assert measured.silent == 26
+    assert egotracks.average_overlap([measured]) == pytest.approx(1.5 / 4)
+    # All of 30 scores are thresholds; at 0 every frame is reported: precision 1.5 / 30.
+    taus = egotracks.thresholds([measured])
+    assert taus[1:-1].tolist() == [1.0, 0.9, 0.6, 0.3] + [0.0] * 26
+    unsure = answer({0: FULL, 6: FULL, 12: HALF, 18: FULL}, [-0.9, -0.1, -0.6, -3])
+    below = egotracks.measure(query(TRUTH), unsure, 30)
+    # Silent frames outrank negative scores: at any threshold they are reported first.
+    found = egotracks.long_term_scores([below])
+    assert (found.precision, found.recall) == pytest.approx((1.5 / 29, 1.5 / 3))
+    alone = egotracks.long_term_scores([egotracks.measure(query(TRUTH), unsure, 30, grid=True)])
+    assert (alone.precision, alone.recall) == pytest.approx((0.5, 0.5))
+
+
+def test_on_the_grid_frames_off_it_and_behind_the_end_are_not_scored():
     truth = {**TRUTH, 7: FULL, 36: FULL}
-    assert egotracks.measure(query(truth), FOUND, 30).visible.sum() == 3
+    assert egotracks.measure(query(truth), FOUND, 30, grid=True).visible.sum() == 3
     # Without the clip's length it reaches to the last box known: frame 36.
-    assert len(egotracks.measure(query(truth), FOUND, None).iou) == 7
-    assert len(egotracks.measure(query(truth), None, None).iou) == 7
+    assert len(egotracks.measure(query(truth), FOUND, None, grid=True).iou) == 7
+    assert len(egotracks.measure(query(truth), None, None, grid=True).iou) == 7
+    assert egotracks.measure(query(truth), None, None).silent == 37
+    report = egotracks.report_egotracks([query(truth)], {FOUND.key: FOUND}, {"clip": 30}, grid=True)
+    assert report.average_overlap == pytest.approx(0.5)
 
 
 def test_without_frame_scores_every_box_counts_alike():
     measured = egotracks.measure(query(TRUTH), answer({0: FULL, 24: AWAY}), 30)
-    assert measured.score[[0, 4]].tolist() == [1, 1]
-    assert measured.iou.tolist() == [1, 0, 0, 0, 0]
+    assert measured.score[[0, 3]].tolist() == [1, 1]
+    assert measured.iou.tolist() == [1, 0, 0, 0]
 
 
 def test_a_sequence_without_anything_to_find_is_left_out():
@@ -131,7 +152,7 @@ def test_a_sequence_without_prediction_counts_as_lost():
     queries = [query(TRUTH), query(TRUTH, name="2")]
     found = egotracks.report_egotracks(queries, {FOUND.key: FOUND}, {"clip": 30})
     assert found.average_overlap == pytest.approx(0.25)
-    assert found.missing == 1 + 5
+    assert found.missing == 1 + 4
     assert found.by_sequence.recall == pytest.approx(0.25)
 
 
@@ -167,6 +188,32 @@ def slow_thresholds(sequences):
         delta = len(scores) // 98
         scores = [scores[round(delta + i * (len(scores) - 2 * delta) / 97)] for i in range(98)]
     return [np.inf, *scores, -np.inf]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.lists(st.integers(1, 60), min_size=1, max_size=6))
+def test_silent_frames_are_frames_with_score_0(seed, lengths):
+    """Counted, not written down: the same as sequences that have them all."""
+    random = np.random.default_rng(seed)
+    short, whole = [], []
+    for sequence in random_sequences(seed, lengths):
+        score = sequence.score - random.choice([0.0, 0.5])
+        silent = int(random.integers(0, 200))
+        unreported = int(np.isnan(score).sum())
+        short.append(egotracks.SequenceOverlaps(sequence.iou, sequence.visible, score, silent + unreported))
+        whole.append(
+            egotracks.SequenceOverlaps(
+                np.append(sequence.iou, np.zeros(silent)),
+                np.append(sequence.visible, np.zeros(silent, bool)),
+                np.append(np.nan_to_num(score), np.zeros(silent)),
+            )
+        )
+    assert egotracks.thresholds(short).tolist() == slow_thresholds(whole)
+    for pooled in (False, True):
+        one, other = (egotracks.long_term_scores(s, pooled=pooled) for s in (short, whole))
+        assert (one.f_score, one.precision, one.recall) == pytest.approx(
+            (other.f_score, other.precision, other.recall), abs=1e-12
+        )
 
 
 def random_sequences(seed, lengths):

@@ -182,6 +182,27 @@ def test_published_files_are_read_in_the_scans_frame(tmp_path):
     assert third.query_from_world.tolist() == first.query_from_world.tolist()
 
 
+def test_the_official_baselines_file_has_vectors_without_a_pose(tmp_path):
+    """Its script takes the angle to the truth that the file gives in the query camera."""
+    content = json.loads(SMALL.read_text())
+    asked = content["videos"][0]["clips"][0]["annotations"][1]["query_sets"]["1"]
+    for key in [k for k in asked if "pred" in k or k == "query_frame_pose"]:
+        del asked[key]
+    asked |= {"pred_3d_vec_world": [1, 2, 3], "pred_3d_vec": [0, 0, 2]}
+    path = tmp_path / "baseline.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match="needs that frame's pose"):
+        vq3d.read_vq3d_predictions(path)
+    asked |= {"gt_3d_vec_1": [1, 0, 1], "gt_3d_vec_2": [0, 3, 0]}
+    path.write_text(json.dumps(content))
+    found = vq3d.read_vq3d_predictions(path)[QueryKey("clip", "#1", "1")]
+    scores = vq3d.score([q for q in read_vq3d(path) if q.key == found.key], {found.key: found})
+    assert (scores.angle_1_rad, scores.angle_2_rad) == pytest.approx((math.pi / 4, math.pi / 2))
+    assert scores.coverage == 100
+    again = PlaceAnswer.from_json(found.to_json())
+    assert again.truth_seen.tolist() == [[1, 0, 1], [0, 3, 0]]
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

@@ -2,6 +2,7 @@ import json
 import os
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pycolmap
 import pytest
@@ -17,7 +18,15 @@ CAMERAS = [
     Camera("SIMPLE_RADIAL", 640, 480, (500.0, 320.0, 240.0, -0.2)),
     Camera("SIMPLE_RADIAL_FISHEYE", 640, 480, (250.0, 320.0, 240.0, -0.05)),
     Camera("RADIAL_FISHEYE", 640, 480, (250.0, 315.0, 244.0, 0.04, -0.01)),
-]
+    Camera("SIMPLE_PINHOLE", 640, 480, (500.0, 322.0, 238.0)),
+    Camera("RADIAL", 640, 480, (500.0, 321.0, 243.0, 0.12, -0.03)),
+    Camera("OPENCV", 640, 480, (480.0, 490.0, 325.0, 236.0, 0.11, -0.04, 0.004, -0.006)),
+    Camera("OPENCV_FISHEYE", 640, 480, (250.0, 255.0, 325.0, 236.0, 0.03, -0.012, 0.004, -0.001)),
+    ARIA := Camera("RAD_TAN_THIN_PRISM_FISHEYE", 640, 480, (
+        350.0, 350.0, 325.0, 236.0, 0.406, -0.49, 0.1746, 1.133, -1.7016, 0.6512,
+        6.2e-4, 1.9e-4, -1.5e-3, 2.6e-4, -6.6e-4, 3.8e-5,
+    )),
+]  # fmt: skip
 IDS = [f"{camera.model}{camera.params[-1]}" for camera in CAMERAS]
 
 
@@ -54,6 +63,63 @@ def test_same_pixels_as_colmap(camera):
     np.testing.assert_allclose(rays[:, :2] / rays[:, 2:], plane, atol=1e-6)
 
 
+def test_same_pixels_as_opencv():
+    points = np.random.default_rng(4).uniform((-0.6, -0.5, 1), (0.6, 0.5, 3), (40, 3))
+    for model, project in (("OPENCV", cv2.projectPoints), ("OPENCV_FISHEYE", cv2.fisheye.projectPoints)):
+        camera = next(camera for camera in CAMERAS if camera.model == model)
+        fx, fy, cx, cy, *terms = camera.params
+        matrix = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
+        theirs = project(points[:, None], np.zeros(3), np.zeros(3), matrix, np.array(terms))[0]
+        np.testing.assert_allclose(camera.project(points), theirs[:, 0], atol=1e-6)
+
+
+def test_same_pixels_as_project_aria():
+    calibration = pytest.importorskip("projectaria_tools.core.calibration")
+    params = [ARIA.params[0], ARIA.params[2] - 0.5, ARIA.params[3] - 0.5, *ARIA.params[4:]]
+    theirs = calibration.CameraProjection(calibration.CameraModelType.FISHEYE624, np.array(params))
+    points = np.random.default_rng(5).uniform((-1.5, -1.5, 1), (1.5, 1.5, 2), (200, 3))
+    expected = np.array([theirs.project(point) for point in points]) + 0.5  # their pixel centres are integers
+    np.testing.assert_allclose(ARIA.project(points), expected, atol=1e-6)
+    rays = np.array([theirs.unproject(pixel - 0.5) for pixel in expected])
+    rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+    np.testing.assert_allclose(ARIA.rays(expected), rays, atol=1e-6 / ARIA.focal[0])
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    camera=st.sampled_from(CAMERAS), share=st.tuples(st.floats(0.02, 0.98), st.floats(0.02, 0.98)),
+    strength=st.floats(-1.5, 1.5),
+)  # fmt: skip
+def test_every_lens_weaker_or_stronger_is_its_own_inverse(camera, share, strength):
+    focals = camera._focals
+    params = camera.params[: focals + 2] + tuple(strength * v for v in camera.params[focals + 2 :])
+    lens = Camera(camera.model, camera.width, camera.height, params)
+    pixel = np.array([[share[0] * lens.width, share[1] * lens.height]])
+    ray = lens.rays(pixel)
+    if np.isfinite(ray).all():
+        np.testing.assert_allclose(np.linalg.norm(ray), 1)
+        np.testing.assert_allclose(lens.project(2.5 * ray), pixel, atol=1e-6)
+
+
+@pytest.mark.parametrize("camera", CAMERAS, ids=IDS)
+def test_the_lens_of_a_turned_image_sees_the_turned_world(camera):
+    points = np.random.default_rng(6).uniform((-0.6, -0.5, 1), (0.6, 0.5, 3), (40, 3))
+    turned = camera.turned(1)
+    assert (turned.width, turned.height) == (camera.height, camera.width)
+    x, y = camera.project(points).T
+    seen = turned.project(np.column_stack([-points[:, 1], points[:, 0], points[:, 2]]))  # np.rot90(image, -1)
+    np.testing.assert_allclose(seen, np.column_stack([camera.height - y, x]), atol=1e-9)
+    np.testing.assert_allclose(camera.turned(4).params, camera.params)
+    np.testing.assert_allclose(turned.turned(3).params, camera.params, atol=1e-12)
+
+
+@pytest.mark.parametrize("camera", CAMERAS, ids=IDS)
+def test_the_lens_of_a_larger_image_sees_the_same(camera):
+    points = np.random.default_rng(7).uniform((-0.6, -0.5, 1), (0.6, 0.5, 3), (40, 3))
+    larger = camera.resized(2 * camera.width, 2 * camera.height)
+    np.testing.assert_allclose(larger.project(points), 2 * camera.project(points), atol=1e-9)
+
+
 @settings(max_examples=50, deadline=None)
 @given(k=st.floats(-0.3, 0.3), focal=st.floats(150, 900), x=st.floats(-1, 1), y=st.floats(-1, 1))
 def test_every_pixel_that_has_a_ray_returns(k, focal, x, y):
@@ -86,7 +152,7 @@ def test_optical_axis_is_the_principal_point():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("OPENCV", 64, 48, (1.0,)), "PINHOLE"),
+        (("FOV", 64, 48, (1.0,)), "PINHOLE"),
         (("PINHOLE", 64, 48, (1.0, 2.0)), "fx, fy, cx, cy"),
         (("PINHOLE", 64, 48, (1.0, float("nan"), 0.0, 0.0)), "finite"),
         (("PINHOLE", 64, 48, (-1.0, 1.0, 0.0, 0.0)), "positive focal"),

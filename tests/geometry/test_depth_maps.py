@@ -144,7 +144,7 @@ def test_bad_maps_say_what_is_wanted(tmp_path):
     (tmp_path / "3.npy").write_bytes(b"")
     np.save(tmp_path / "4.npy", np.zeros(3))
     for index in (1, 2, 3, 4):
-        with pytest.raises(GeometryError, match=r"16-bit PNG in millimetres, or \.npy"):
+        with pytest.raises(GeometryError, match=r"16-bit PNG in millimetres, or EXR or \.npy"):
             read_depth_folder(tmp_path, [index])
     with pytest.raises(GeometryError, match="Cannot read depth maps"):
         read_depth_folder(tmp_path / "absent", [0])

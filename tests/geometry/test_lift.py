@@ -12,7 +12,7 @@ from egohieraloc.geometry.lift import (
     semantic_score,
 )
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
-from egohieraloc.types import Box, DepthMap, DepthUnit, FramePrediction
+from egohieraloc.types import Box, DepthMap, DepthUnit, FramePrediction, MaskConfidence
 
 CAMERA = Camera("PINHOLE", 64, 48, (50.0, 50.0, 32.0, 24.0))
 POSE = CameraPose(np.eye(3, 4))
@@ -40,18 +40,26 @@ def test_weighted_median():
 
 
 def test_semantic_score_is_the_mean_of_three_statistics():
-    mask = np.array([[True, True], [True, False]])
-    probability = np.array([[0.9, 0.6], [0.3, 1.0]], np.float32)
+    """The mask begins at 0.3, apart from the threshold of P_thr: cut at 0.5 both would be one number."""
+    mask = np.array([[True, True], [False, False]])
+    probability = np.array([[0.9, 0.6], [0.45, 0.3]], np.float32)
     view = masked(mask, mask_prob=probability)
-    assert semantic_score(view, FusionConfig()) == pytest.approx((0.6 + 0.75 + 0.9) / 3)
+    assert semantic_score(view, FusionConfig()) == pytest.approx((0.65 + 0.75 + 0.9) / 3)
+    at_half = FusionConfig(mask_threshold=0.5)
+    assert semantic_score(view, at_half) == pytest.approx((0.75 + 0.75 + 0.9) / 3)
     only_max = FusionConfig(semantic_average=False, semantic_threshold=False)
     assert semantic_score(view, only_max) == pytest.approx(0.9)
     nothing = FusionConfig(semantic_average=False, semantic_threshold=False, semantic_maximum=False)
     assert semantic_score(view, nothing) == 1
     low = masked(mask, mask_prob=np.full((2, 2), 0.4, np.float32))
     assert semantic_score(low, FusionConfig()) == pytest.approx((0.4 + 0 + 0.4) / 3)
-    assert semantic_score(prediction(), FusionConfig()) == 0.8  # no pixels: the frame's own score
-    assert semantic_score(masked(np.zeros((2, 2), bool), mask_prob=probability), FusionConfig()) == 0.8
+    assert semantic_score(prediction(), FusionConfig()) == pytest.approx(
+        0.8
+    )  # no pixels: the frame's own score
+    assert semantic_score(masked(mask, mask_prob=probability / 10), FusionConfig()) == pytest.approx(0.8)
+    kept = prediction(confidence=MaskConfidence(0.2, 0.4, 0.9))
+    assert semantic_score(kept, FusionConfig()) == pytest.approx(0.5)
+    assert semantic_score(kept, only_max) == 0.9
 
 
 def test_mask_pixels_land_in_the_frame_without_their_rim():
@@ -109,7 +117,10 @@ def test_errors_of_a_view_are_known_in_full():
     assert view.depth_error == pytest.approx(wanted, rel=1e-5)
     assert view.diagonal_px == pytest.approx(16 * np.sqrt(2))
     assert view.pixel_error == pytest.approx(np.hypot(1, 0.08 * 16 * np.sqrt(2)))
-    assert (view.semantic, view.frame_index) == (0.8, 0)
+    unsteady = CameraPose(POSE.cam_from_world, turn_error_rad=0.02)
+    blurred = lift(prediction(), CAMERA, unsteady, DEFAULT)
+    assert blurred.pixel_error == pytest.approx(np.hypot(view.pixel_error, 0.02 * CAMERA.focal[0]))
+    assert (view.semantic, view.frame_index) == (pytest.approx(0.8), 0)
 
 
 def test_spread_is_the_standard_deviation_of_the_depth():

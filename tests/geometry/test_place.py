@@ -74,6 +74,14 @@ def test_a_query_frame_without_pose_takes_the_nearest_within_two_seconds():
     assert (refused.posed_frames, refused.num_frames) == (10, 20)
 
 
+def test_without_borrowing_the_query_frame_needs_a_pose_of_its_own():
+    alone = replace(FLAT, max_pose_gap_s=0.0)
+    world = walk(20, unposed=tuple(range(10, 20)))
+    assert isinstance(place(track(range(6)), world, query_time_s=2.0, config=alone), NotLocalized)
+    shown = located(place(track(range(6)), world, query_time_s=1.85, config=alone))
+    assert shown.query_frame == 54  # the frame that is shown at that time, not another one
+
+
 def test_a_track_without_any_pose_borrows_one_nearby_in_time():
     world = walk(20, unposed=tuple(range(8, 20)))
     answer = located(place(track(range(9, 12)), world, query_time_s=0.0, depth=depth_maps(range(9, 12))))

@@ -122,7 +122,8 @@ def test_frames_of_another_size_have_another_camera_and_other_pixels():
         np.testing.assert_allclose(small.camera.project(pose.to_cam(point)), pixel / 2)
     wide = large.resized(1280, 480)
     np.testing.assert_allclose(wide.points.pixel, pixel * (2, 1))
-    assert wide.camera.params == (750.0, 780.0, 620.0, 250.0)  # one lens: the mean of both scales
+    assert wide.camera.params == (1000.0, 520.0, 620.0, 250.0)
+    assert WALK.camera.resized(1280, 480).focal[0] == 1.5 * WALK.camera.focal[0]  # one focal length: the mean
     assert Reconstruction(WALK.camera, (PosedFrame(0, 0.0, None),)).nearest_posed(0.0) is None
 
 

@@ -14,10 +14,15 @@ from numpy.typing import NDArray
 
 from egohieraloc.config import SearchConfig, TemporalConfig
 from egohieraloc.images import write_image
+from egohieraloc.inference.chunks import all_chunks
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import CanvasMaps, Decoded
+from egohieraloc.inference.reading import Reading
 from egohieraloc.inference.search import QuerySearch
+from egohieraloc.inference.store import FeatureStore
 from egohieraloc.types import Box, Rgb, SampledVideo, VideoInfo, VideoSource
+from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 SIZE = 32
@@ -43,14 +48,26 @@ def numbered_folder(folder: Path, count: int) -> Video:
     return Video.open(folder, folder_fps=10)
 
 
-def packed(values: Sequence[int], frame_index: Sequence[int] | None = None) -> PackedFeatures:
+def packed(values: Sequence[int]) -> PackedFeatures:
     """Features whose descriptors say `values`."""
     count = len(values)
     ones = np.ones((count, 1), np.float16)
     codes = np.zeros((count, 1, 1, 1), np.uint8)
     match = np.array(values, np.int8).reshape(count, 1, 1, 1), np.ones(count, np.float16)
-    frames = np.array(frame_index if frame_index is not None else range(count), np.int64)
-    return PackedFeatures(*match, *[codes, ones] * 3, frames, np.arange(count) / 10)
+    return PackedFeatures(*match, *[codes, ones] * 3)
+
+
+def reading_of(video: Video, predictor: Any, store: FeatureStore) -> EncodedVideo:
+    """All frames of a video, none of them encoded yet."""
+    letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
+    sampled = video.sampled(None)
+    return EncodedVideo(sampled, letterbox, store, Reading(sampled, letterbox, predictor, video))
+
+
+def encode_all(video: Video, predictor: Any, store: FeatureStore) -> EncodedVideo:
+    encoded = reading_of(video, predictor, store)
+    encoded.fill(all_chunks(len(encoded)))
+    return encoded
 
 
 def decoded(score: float, left: float = 0.0) -> Decoded:
@@ -83,13 +100,18 @@ class NumberReader:
     def make(cls) -> NumberReader:
         return cls(SimpleNamespace(input_size=SIZE), [], [])
 
-    def encode(self, canvases: Sequence[Rgb], frame_index: NDArray, time_s: NDArray) -> PackedFeatures:
+    def encode(self, canvases: Sequence[Rgb]) -> PackedFeatures:
         values = [int(canvas[SIZE // 2, SIZE // 2, 0]) for canvas in canvases]
         self.encoded += values
-        return packed(values, frame_index)
+        return packed(values)
 
     def coarse(self, query: object, match: NDArray[np.int8], scale: NDArray) -> NDArray[np.float32]:
         return match[:, 0, 0, 0].astype(np.float32)
+
+    coarse_gain = 1.0
+
+    def tokens(self, query: object) -> NDArray[np.float32]:
+        return np.ones((1, 1), np.float32)
 
     def start(self, query: object, *, runs: int = 1) -> Counts:
         return Counts([0] * runs)

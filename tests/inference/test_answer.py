@@ -160,3 +160,13 @@ def test_when_not_found_the_best_is_the_first_alternative() -> None:
 def test_one_frame() -> None:
     track = found(ask({0: decoded(0.9)}, 1, config=TemporalConfig()))
     assert (track.start, track.end) == (0, 0)
+
+
+def test_the_papers_rule_has_no_threshold_of_confidence() -> None:
+    """Its last interval is the answer, though an earlier one is surer and it is below the threshold."""
+    scores = {2: 0.9, 6: 0.75}
+    strict = Calibration(slope=1.0, offset=0.0, threshold=0.8)
+    samples = {number: decoded(score, left=0) for number, score in scores.items()}
+    assert found(ask(samples, 10, calibration=strict)).start == 2
+    literal = TemporalConfig(median=1, rule="paper", bridge=0)
+    assert found(ask(samples, 10, calibration=strict, config=literal)).start == 6

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from stored import Counts, decoded, sampled, search_over
 
 from egohieraloc.config import SearchConfig, TemporalConfig
@@ -22,17 +25,28 @@ CONFIG = TemporalConfig()
 
 
 class Video(EncodedVideo):
-    """Samples are their own features."""
+    """Samples are their own features; a new shot begins at each cut."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, cuts: Sequence[int] = ()) -> None:
         super().__init__(sampled(count), Letterbox(64, 48, 32), FeatureStore(Path("unused")))
+        object.__setattr__(self, "shots", np.searchsorted(cuts, np.arange(count), side="right"))
 
-    def pick(self, samples: Sequence[int]) -> list[int]:
-        return list(samples)
+    def pick(self, samples: Sequence[int]) -> Picked:
+        return Picked(samples, self.shots)  # type: ignore[attr-defined]
+
+
+class Picked(list[int]):
+    """Samples whose descriptors say which shot they belong to."""
+
+    def __init__(self, samples: Sequence[int], shots: NDArray[np.int64]) -> None:
+        super().__init__(samples)
+        self.match = np.eye(8, dtype=np.int8)[shots[list(samples)]][:, :, None, None] * 100
 
 
 class Seer:
     """Knows how well each sample matches the best one; the state counts samples."""
+
+    config = SimpleNamespace(input_size=32)
 
     def __init__(self, scores: Sequence[float], calibration: Calibration | None = None) -> None:
         self.scores, self.calibration = scores, calibration
@@ -55,10 +69,16 @@ class Seer:
         return [decoded(self.scores[sample], left=sample) for sample in packed], state.after(times)
 
 
-def run(scores: Sequence[float], own: dict[int, float], found: tuple[int, int], stride: int = 1):
+def run(
+    scores: Sequence[float],
+    own: dict[int, float],
+    found: tuple[int, int],
+    stride: int = 1,
+    cuts: Sequence[int] = (),
+):
     seer = Seer(scores)
     known = {sample: decoded(score) for sample, score in own.items()}
-    search = search_over(Video(len(scores)), seer, config=SearchConfig(stride=stride))
+    search = search_over(Video(len(scores), cuts), seer, config=SearchConfig(stride=stride))
     return seer, *complete(search, known, found)
 
 
@@ -76,6 +96,14 @@ def test_short_gaps_are_bridged_and_long_ones_end_it() -> None:
     scores = [0.9, 0.0, 0.0, 0.0, 0.9, 0.0, 0.0, 0.9, 0.9]
     _, whole, _ = run(scores, {8: 0.9}, (8, 8))
     assert whole == (4, 8)
+
+
+def test_a_cut_ends_an_appearance() -> None:
+    """Also one that the query found on both sides of it; what the walk sees beyond does not count."""
+    _, whole, joined = run([0.9] * 80, {40: 0.8, 41: 0.9, 45: 0.7}, (40, 45), cuts=(33, 44))
+    assert whole == (33, 43)
+    assert sorted(joined) == [*range(33, 44), 45]
+    assert joined[45].score == 0.7  # the query's own
 
 
 def test_nothing_is_lost() -> None:

@@ -11,13 +11,14 @@ import pytest
 
 from egohieraloc import Box, Localizer, Query
 from egohieraloc.errors import OutputError, VideoError
-from egohieraloc.inference.store import CHUNK, FeatureStore
+from egohieraloc.inference.chunks import STRETCH
+from egohieraloc.inference.store import FeatureStore
 from egohieraloc.localize import LiveSession
 from egohieraloc.result import Result
 from egohieraloc.video.reader import Video
 from untrained import untrained_model
 
-FRAMES = np.random.default_rng(0).integers(0, 255, (CHUNK + 3, 48, 64, 3), np.uint8)
+FRAMES = np.random.default_rng(0).integers(0, 255, (2 * STRETCH + 3, 48, 64, 3), np.uint8)
 QUERY = Query(FRAMES[0], Box(10, 10, 40, 40))
 
 
@@ -39,7 +40,7 @@ def test_a_question_at_any_moment(live: LiveSession) -> None:
         live.ask(QUERY)
     for number, frame in enumerate(FRAMES):
         live.add(frame, number / 5)
-        if number in (0, 7, CHUNK - 1, CHUNK, CHUNK + 2):
+        if number in (0, 7, STRETCH - 1, STRETCH, 2 * STRETCH + 2):
             asked = [live.ask(QUERY).curve for _ in range(2)]
             assert asked[0].time_s.tolist() == [n / 5 for n in range(number + 1)]
             assert np.array_equal(asked[0].raw, asked[1].raw)
@@ -61,16 +62,16 @@ def test_a_full_disk_is_not_the_end(live: LiveSession, monkeypatch: pytest.Monke
     def full(store: FeatureStore, number: int, packed: object) -> None:
         raise OutputError("No space left on device")
 
-    for number in range(CHUNK - 1):
+    for number in range(STRETCH - 1):
         live.add(FRAMES[number], number / 5)
     with monkeypatch.context() as patch:
         patch.setattr(FeatureStore, "write", full)
         for _ in range(2):
             with pytest.raises(OutputError, match="No space"):
-                live.add(FRAMES[CHUNK - 1], (CHUNK - 1) / 5)
-    for number in range(CHUNK - 1, CHUNK + 3):
+                live.add(FRAMES[STRETCH - 1], (STRETCH - 1) / 5)
+    for number in range(STRETCH - 1, STRETCH + 3):
         live.add(FRAMES[number], number / 5)
-    assert len(live.ask(QUERY).curve.raw) == CHUNK + 3
+    assert len(live.ask(QUERY).curve.raw) == STRETCH + 3
 
 
 def test_frames_that_come_too_fast_are_passed_over(localizer: Localizer) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def features(count: int = 3) -> FrameFeatures:
 
 def test_descriptors_are_rounded_to_eight_bits() -> None:
     given = features()
-    found = unpack(pack(given, np.arange(3), np.arange(3.0)), CPU).match
+    found = unpack(pack(given), CPU).match
     step = given.match.abs().amax((1, 2, 3)) / 127
     assert ((found - given.match).abs().amax((1, 2, 3)) <= 0.55 * step).all()
     cosine = F.cosine_similarity(found, given.match, dim=1)
@@ -41,7 +42,7 @@ def test_descriptors_are_rounded_to_eight_bits() -> None:
 @pytest.mark.parametrize(("name", "levels"), [("context", 255), ("fine8", 15), ("fine4", 15)])
 def test_maps_are_rounded_on_a_square_root_scale(name: str, levels: int) -> None:
     given = getattr(features(), name)
-    found = getattr(unpack(pack(features(), np.arange(3), np.arange(3.0)), CPU), name)
+    found = getattr(unpack(pack(features()), CPU), name)
     top = given.amax((2, 3), keepdim=True).clamp(min=1e-4)
     error = ((found / top).sqrt() - (given / top).sqrt()).abs()
     assert error.max() <= 0.5 / levels + 1e-3
@@ -55,14 +56,14 @@ def test_neighbours_share_a_byte_and_come_back_in_order() -> None:
     ramp = torch.arange(16.0).square()  # the codes 0 to 15 exactly
     fine4 = torch.zeros(1, 1, 2, 16)
     fine4[0, 0, 1] = ramp
-    stored = pack(FrameFeatures(given.match, given.context, given.fine8, fine4), np.zeros(1), np.zeros(1))
+    stored = pack(FrameFeatures(given.match, given.context, given.fine8, fine4))
     assert stored.fine4.shape == (1, 1, 2, 8)
     torch.testing.assert_close(unpack(stored, CPU).fine4, fine4, atol=0.2, rtol=2e-3)
 
 
 def test_packing_what_was_unpacked_changes_nothing() -> None:
-    first = pack(features(), np.arange(3), np.arange(3.0))
-    again = pack(unpack(first, CPU), first.frame_index, first.time_s)
+    first = pack(features())
+    again = pack(unpack(first, CPU))
     for name in NAMES:
         np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
 
@@ -72,8 +73,8 @@ def test_zeros_stay_zeros_and_a_sample_does_not_touch_another() -> None:
     dark = FrameFeatures(*(getattr(given, f.name).clone() for f in fields(given)))
     for f in fields(dark):
         getattr(dark, f.name)[1] = 0
-    found = unpack(pack(dark, np.arange(2), np.arange(2.0)), CPU)
-    alone = unpack(pack(given[0:1], np.arange(1), np.arange(1.0)), CPU)
+    found = unpack(pack(dark), CPU)
+    alone = unpack(pack(given[0:1]), CPU)
     for f in fields(found):
         value = getattr(found, f.name)
         assert (value[1] == 0).all()
@@ -81,16 +82,23 @@ def test_zeros_stay_zeros_and_a_sample_does_not_touch_another() -> None:
 
 
 def test_cut_and_joined_again() -> None:
-    whole = pack(features(5), np.arange(5) * 6, np.arange(5) / 5)
+    whole = pack(features(5))
     joined = PackedFeatures.cat([whole[:2], whole[np.array([2])], whole[3:]])
     assert len(joined) == 5
     for name in NAMES:
         np.testing.assert_array_equal(getattr(whole, name), getattr(joined, name))
-    assert whole[::2].frame_index.tolist() == [0, 12, 24]
+    np.testing.assert_array_equal(whole[::2].match, whole.match[::2])
+
+
+@pytest.mark.parametrize("change", [lambda v: v.astype(np.float32), lambda v: v[:-1]])
+def test_features_of_another_kind_or_number_are_refused(change: Callable[[np.ndarray], np.ndarray]) -> None:
+    whole = pack(features())
+    with pytest.raises(ValueError, match="of 3 samples, got"):
+        replace(whole, fine8=change(whole.fine8))
 
 
 def test_descriptors_alone_are_the_same() -> None:
-    whole = pack(features(), np.arange(3), np.arange(3.0))
+    whole = pack(features())
     alone = unpack_match(whole.match, whole.match_scale, CPU)
     assert torch.equal(alone, unpack(whole, CPU).match)
 
@@ -100,4 +108,4 @@ def test_bytes_a_sample(name: str) -> None:
     neck, side = preset(name).neck, preset(name).input_size
     shapes = ((neck.match, 16), (neck.context, 32), (neck.fine8, 8), (neck.fine4, 4))
     maps = FrameFeatures(*(torch.rand(1, channels, side // s, side // s) for channels, s in shapes))
-    assert pack(maps, np.zeros(1), np.zeros(1)).bytes_per_sample < 150_000
+    assert pack(maps).bytes_per_sample < 150_000

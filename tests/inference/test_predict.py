@@ -37,7 +37,7 @@ def predictor() -> Predictor:
 @pytest.fixture(scope="module")
 def packed(predictor: Predictor) -> PackedFeatures:
     canvases = [GENERATOR.integers(0, 255, (224, 224, 3), np.uint8) for _ in range(3)]
-    return predictor.encode(canvases, np.array([0, 6, 12]), np.array([0.0, 0.2, 0.4]))
+    return predictor.encode(canvases)
 
 
 def test_score_is_how_sure_the_best_cell_is(predictor: Predictor, packed: PackedFeatures) -> None:
@@ -195,8 +195,6 @@ def test_faint_pixels_of_a_sample_are_no_foreground_of_its_template(
 
 def test_what_comes_out_is_numpy(packed: PackedFeatures) -> None:
     assert all(isinstance(getattr(packed, f.name), np.ndarray) for f in fields(packed))
-    assert packed.frame_index.tolist() == [0, 6, 12]
-    assert packed.time_s.tolist() == [0.0, 0.2, 0.4]
 
 
 def test_device_by_name() -> None:

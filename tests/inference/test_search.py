@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from stored import NumberReader, numbered_folder, packed, sampled, search_over
+from numpy.typing import NDArray
+from stored import NumberReader, numbered_folder, packed, reading_of, search_over
 
 from egohieraloc.config import SearchConfig
 from egohieraloc.errors import VideoError
-from egohieraloc.inference.encoded import EncodedVideo, encode_video
+from egohieraloc.inference.chunks import STRETCH
+from egohieraloc.inference.encoded import EncodedVideo, store_features
 from egohieraloc.inference.search import promising
-from egohieraloc.inference.store import CHUNK, FeatureStore
-from egohieraloc.types import Frame
-from egohieraloc.video.letterbox import Letterbox
-from egohieraloc.video.reader import Video
+from egohieraloc.inference.store import FeatureStore
 
 ONLY = SearchConfig(coarse_margin=0, coarse_neighbours=0)
 
 
 def encoded_values(tmp_path: Path, values: list[int]) -> EncodedVideo:
     """A stored video whose sample i has descriptor values[i]."""
-    store = FeatureStore.of(tmp_path, "key")
-    for number in range(0, len(values), CHUNK):
-        store.write(number // CHUNK, packed(values[number : number + CHUNK]))
-    return EncodedVideo(sampled(len(values)), Letterbox(64, 48, 32), store)
+    return store_features(packed(values), tmp_path, canvas=32, fps=5)
 
 
 def chosen(coarse: list[float], config: SearchConfig) -> list[int]:
@@ -57,22 +55,21 @@ def test_nothing_is_promising_in_an_empty_video() -> None:
 
 def test_each_stretch_is_decoded_with_a_state_of_its_own(tmp_path: Path) -> None:
     reader = NumberReader.make()
-    values = [0, 9, 9, 0, 0, 9]
-    encoded = encoded_values(tmp_path, values)
-    search = search_over(encoded, reader, config=ONLY)
-    found = search.decode(search.coarse_scores())
+    coarse = np.array([0.0, 9, 9, 0, 0, 9])
+    encoded = encoded_values(tmp_path, [1] * 6)
+    found = search_over(encoded, reader, config=ONLY).decode(coarse)
     assert {sample: answer.score for sample, answer in found.items()} == {1: 0, 2: 1, 5: 0}
 
 
 def test_the_state_runs_on_across_chunks(tmp_path: Path) -> None:
     reader = NumberReader.make()
-    encoded = encoded_values(tmp_path, [1] * (CHUNK + 3))
+    encoded = encoded_values(tmp_path, [1] * (STRETCH + 3))
     seen: list[tuple[str, int, int]] = []
     search = search_over(encoded, reader, config=ONLY, progress=lambda *words: seen.append(words))
-    found = search.decode(np.ones(CHUNK + 3))
-    assert [found[s].score for s in range(CHUNK + 3)] == list(range(CHUNK + 3))
+    found = search.decode(np.ones(STRETCH + 3))
+    assert [found[s].score for s in range(STRETCH + 3)] == list(range(STRETCH + 3))
     assert [len(b) for b in reader.batches] == [16, 16, 3]
-    assert seen == [("decode", done, CHUNK + 3) for done in (16, 32, 35)]
+    assert seen == [("decode", done, STRETCH + 3) for done in (16, 32, 35)]
 
 
 def test_stretches_go_side_by_side_and_answer_as_each_alone(tmp_path: Path) -> None:
@@ -89,14 +86,13 @@ def test_stretches_go_side_by_side_and_answer_as_each_alone(tmp_path: Path) -> N
     assert {sample: answer.score for sample, answer in found.items()} == expected
     assert all(answer.box.x1 == sample for sample, answer in found.items())
     assert len(reader.batches) < len(lengths)
-    assert max(map(len, reader.batches)) <= reader.largest_batch
 
 
-@pytest.mark.parametrize("stride", [2, 3, 5, CHUNK + 1])
+@pytest.mark.parametrize("stride", [2, 3, 5, STRETCH + 1])
 @pytest.mark.parametrize("first", [0, 4])
 def test_skipping_keeps_its_distance_across_chunks(tmp_path: Path, stride: int, first: int) -> None:
     reader = NumberReader.make()
-    count = 2 * CHUNK + 5
+    count = 2 * STRETCH + 5
     encoded = encoded_values(tmp_path, list(range(count)))
     coarse = np.arange(count) >= first
     config = SearchConfig(coarse_margin=0, coarse_neighbours=0, stride=stride)
@@ -105,105 +101,102 @@ def test_skipping_keeps_its_distance_across_chunks(tmp_path: Path, stride: int, 
     assert all(answer.box.x1 == sample for sample, answer in found.items())
 
 
+def test_every_second_sample_is_looked_at(tmp_path: Path) -> None:
+    """One between them has the higher score of its neighbours, the last one that of the one before."""
+    values = [5, 100, 1, 100, 7, 100]
+    for count, wanted in ((6, [5, 5, 1, 7, 7, 7]), (5, [5, 5, 1, 7, 7]), (1, [5]), (2, [5, 5])):
+        encoded = encoded_values(tmp_path / str(count), values[:count])
+        assert search_over(encoded, NumberReader.make()).coarse_scores().tolist() == wanted
+
+
 def test_coarse_scores_end_with_the_question(tmp_path: Path) -> None:
-    """Chunks are encoded whole; what lies after the query time is not looked at."""
+    """Chunks are made whole; what lies after the query time is not looked at."""
     reader = NumberReader.make()
-    video = numbered_folder(tmp_path / "images", 40)
-    store = FeatureStore.of(tmp_path, "key")
-    encoded = encode_video(video, video.sampled(None), reader, store, until_s=1.95)  # type: ignore[arg-type]
+    video = numbered_folder(tmp_path / "images", 3 * STRETCH)
+    whole = reading_of(video, reader, FeatureStore.of(tmp_path, "key"))
+    encoded = whole.until(1.95)
     assert encoded.frame_index.tolist() == list(range(20))
-    assert search_over(encoded, reader).coarse_scores().tolist() == list(range(20))  # type: ignore[arg-type]
-    assert reader.encoded == list(range(CHUNK))
-    later = encode_video(video, video.sampled(None), reader, store)  # type: ignore[arg-type]
-    assert len(later.frame_index) == 40
-    assert reader.encoded == list(range(40))
+    assert encoded.video.until_s == 1.95
+    assert search_over(encoded, reader).coarse_scores()[-4:].tolist() == [16, 18, 18, 18]
+    assert reader.encoded == list(range(0, 2 * STRETCH, 2))
+    for time_s in (-1.0, float("nan")):
+        with pytest.raises(VideoError, match="must be a number of seconds, 0 or more"):
+            encoded.until(time_s)
+    assert len(encoded.until(0.0)) == 0
+    assert len(whole.until(None)) == 3 * STRETCH
+
+
+@dataclass
+class Known:
+    """A memory that knows how similar each stretch is."""
+
+    values: list[float]
+
+    def similarity(self, prototypes: object, numbers: Sequence[int]) -> NDArray[np.float32]:
+        return np.array([self.values[number // 2] for number in numbers], np.float32)
+
+
+def looked_at(
+    tmp_path: Path, similarity: list[float], shortlist: int, margin: float = 2.0
+) -> tuple[list[int], NDArray[np.float64]]:
+    """The stretches that are looked at, and the scores; sample i has the value i."""
+    count = len(similarity) * STRETCH
+    encoded = replace(encoded_values(tmp_path, list(range(count))), memory=Known(similarity))  # type: ignore[arg-type]
+    config = SearchConfig(shortlist=shortlist, coarse_margin=margin)
+    search = search_over(encoded, NumberReader.make(), config=config)
+    scores = search.coarse_scores()
+    return [number // 2 for number in search.shortlist()], scores
+
+
+def test_the_shortlist_is_the_best_and_the_latest_near_it(tmp_path: Path) -> None:
+    similarity = [0.0, 9.0, 1.0, 8.0, 7.5, 2.0]
+    places, scores = looked_at(tmp_path, similarity, 2)
+    assert places == [1, 4]
+    known = np.flatnonzero(np.isfinite(scores)).tolist()
+    assert known == [*range(15, 32), *range(63, 80)]  # and the sample between two stretches
+    everywhere = looked_at(tmp_path, similarity, 0)[1]
+    np.testing.assert_array_equal(scores[16:31], everywhere[16:31])
+    assert looked_at(tmp_path, similarity, 2, margin=0.5)[0] == [1]
+
+
+@pytest.mark.parametrize("shortlist", [0, 6, 7])
+def test_a_shortlist_without_end_is_everything(tmp_path: Path, shortlist: int) -> None:
+    places, scores = looked_at(tmp_path, [0.0, 9, 1, 8, 7.5, 2], shortlist)
+    assert places == list(range(6))
+    assert scores[::2].tolist() == list(range(0, 6 * STRETCH, 2))
+
+
+def test_what_is_not_remembered_is_looked_at(tmp_path: Path) -> None:
+    assert looked_at(tmp_path, [np.nan, 9.0, 1.0, np.nan, 0.0], 2)[0] == [0, 1, 3]
+    assert looked_at(tmp_path, [np.nan] * 5, 2)[0] == list(range(5))
 
 
 def test_asking_before_the_first_frame(tmp_path: Path) -> None:
     reader = NumberReader.make()
     video = numbered_folder(tmp_path / "images", 3)
-    encoded = encode_video(video, video.sampled(5), reader, FeatureStore.of(tmp_path, "k"), until_s=0.0)  # type: ignore[arg-type]
-    assert encoded.num_chunks == 0
-    assert reader.encoded == []
+    encoded = reading_of(video, reader, FeatureStore.of(tmp_path, "k")).until(0.0)
     search = search_over(encoded, reader)
     coarse = search.coarse_scores()
     assert coarse.shape == (0,)
     assert search.decode(coarse) == {}
+    assert reader.encoded == []
 
 
-def test_progress_counts_whole_chunks(tmp_path: Path) -> None:
+def test_what_is_decoded_is_read_first(tmp_path: Path) -> None:
+    """Of the samples between those looked at, only the chunks that are decoded."""
+    reader = NumberReader.make()
+    video = numbered_folder(tmp_path / "images", 3 * STRETCH)
     told: list[tuple[str, int, int]] = []
-    video = numbered_folder(tmp_path / "frames", CHUNK)
-    encode_video(
-        video,
-        video.sampled(5.0, indices=np.arange(CHUNK)),
-        NumberReader.make(),  # type: ignore[arg-type]
-        FeatureStore.of(tmp_path, "key"),
-        until_s=1.0,
-        progress=lambda *report: told.append(report),
-    )
-    assert told == [("encode", done, CHUNK) for done in range(8, CHUNK + 1, 8)]
-
-
-def test_samples_are_taken_at_the_working_rate(tmp_path: Path) -> None:
-    reader = NumberReader.make()
-    video = numbered_folder(tmp_path / "images", 20)  # 10 a second
-    encoded = encode_video(video, video.sampled(5), reader, FeatureStore.of(tmp_path, "k"))  # type: ignore[arg-type]
-    assert encoded.frame_index.tolist() == list(range(0, 20, 2))
-    np.testing.assert_allclose(encoded.time_s, np.arange(10) / 5)
-
-
-def test_take_cuts_across_chunks(tmp_path: Path) -> None:
-    encoded = encoded_values(tmp_path, list(range(CHUNK + 10)))
-    parts = list(encoded.take(CHUNK - 2, CHUNK + 1))
-    assert [p.match.ravel().tolist() for p in parts] == [[CHUNK - 2, CHUNK - 1], [CHUNK, CHUNK + 1]]
-
-
-def with_damage(video: Video, lost: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = type(video)._frames
-
-    def frames(self: Video, numbers: list[int], size: tuple[int, int] | None) -> object:
-        return (frame for frame in whole(self, numbers, size) if frame.index not in lost)
-
-    monkeypatch.setattr(type(video), "_frames", frames)
-
-
-def test_damaged_frames_are_stood_for_by_a_neighbour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    video = numbered_folder(tmp_path / "images", 8)
-    with_damage(video, {0, 3, 4, 7}, monkeypatch)
-    reader = NumberReader.make()
-    encoded = encode_video(video, video.sampled(None), reader, FeatureStore.of(tmp_path, "k"))  # type: ignore[arg-type]
-    values = encoded.chunk(0).match.ravel().tolist()
-    assert len(values) == 8
-    for sample in (1, 2, 5, 6):
-        assert values[sample] == sample
-    assert all(abs(value - sample) <= 2 for sample, value in enumerate(values))
-    assert encoded.chunk(0).frame_index.tolist() == list(range(8))
-
-
-def test_a_video_without_readable_frames_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    video = numbered_folder(tmp_path / "images", 4)
-    with_damage(video, set(range(4)), monkeypatch)
-    store = FeatureStore.of(tmp_path, "k")
-    with pytest.raises(VideoError, match="no frame could be decoded near number 0"):
-        encode_video(video, video.sampled(None), NumberReader.make(), store)  # type: ignore[arg-type]
-    assert list(store.folder.iterdir()) == []
+    encoded = reading_of(video, reader, FeatureStore.of(tmp_path, "k"))
+    search = search_over(encoded, reader, config=ONLY, progress=lambda *words: told.append(words))
+    coarse = np.zeros(3 * STRETCH)
+    coarse[STRETCH : STRETCH + 3] = 1
+    found = search.decode(coarse)
+    assert [answer.box.x1 for answer in found.values()] == [STRETCH, STRETCH + 1, STRETCH + 2]
+    assert sorted(reader.encoded) == list(range(STRETCH, 2 * STRETCH))
+    assert told == [("encode", 8, 16), ("encode", 16, 16), ("decode", 3, 3)]
 
 
 def test_a_stride_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="stride must be at least 1, got 0"):
         SearchConfig(stride=0)
-
-
-def test_frames_are_letterboxed(tmp_path: Path) -> None:
-    """The stand-in video is 8 x 6; its canvas is a square with black above and below."""
-    video = numbered_folder(tmp_path / "images", 1)
-    frame: Frame = video.frame(0)
-    assert frame.rgb.shape == (6, 8, 3)
-
-    class Looking(NumberReader):
-        def encode(self, canvases, frame_index, time_s):  # type: ignore[no-untyped-def]
-            assert [c.shape for c in canvases] == [(32, 32, 3)]
-            return super().encode(canvases, frame_index, time_s)
-
-    encode_video(video, video.sampled(None), Looking.make(), FeatureStore.of(tmp_path, "k"))  # type: ignore[arg-type]

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import os
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from stored import NumberReader, numbered_folder, packed, search_over
+from stored import NumberReader, encode_all, numbered_folder, packed
 
-from egohieraloc.errors import OutputError, VideoError
+from egohieraloc.errors import OutputError
 from egohieraloc.inference import store as module
-from egohieraloc.inference.encoded import encode_video
+from egohieraloc.inference.chunks import STRETCH
 from egohieraloc.inference.packing import PackedFeatures
-from egohieraloc.inference.store import CHUNK, FeatureStore, default_cache, trim_cache
-from egohieraloc.video.reader import Video
-
-COUNT = 2 * CHUNK + 6
+from egohieraloc.inference.store import FeatureStore, default_cache, trim_cache
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> FeatureStore:
     return FeatureStore.of(tmp_path / "cache", "key")
-
-
-@pytest.fixture(scope="module")
-def video(tmp_path_factory: pytest.TempPathFactory) -> Video:
-    return numbered_folder(tmp_path_factory.mktemp("images"), COUNT)
 
 
 def chunk_file(store: FeatureStore, number: int) -> Path:
@@ -42,7 +35,7 @@ def damage(path: Path) -> None:
 
 
 def test_what_is_written_comes_back(store: FeatureStore) -> None:
-    given = packed([3, 1, 4], [0, 6, 12])
+    given = packed([3, 1, 4])
     assert not store.has(5)
     store.write(5, given)
     assert store.has(5)
@@ -77,7 +70,28 @@ def test_a_truncated_chunk_is_missing(store: FeatureStore, share: float) -> None
 def test_a_flipped_bit_is_noticed(store: FeatureStore) -> None:
     store.write(0, packed([1, 2]))
     damage(chunk_file(store, 0))
-    assert not store.has(0)
+    assert store.read(0) is None
+
+
+@pytest.mark.parametrize("name", ["match", "fine8"])
+def test_features_of_another_kind_are_damaged(store: FeatureStore, name: str) -> None:
+    class Other(PackedFeatures):
+        def __post_init__(self) -> None:
+            """Anything goes."""
+
+    given = packed([1, 2])
+    store.write(
+        0, Other(**{f.name: getattr(given, f.name) for f in fields(given)} | {name: np.ones((2, 1, 1, 1))})
+    )
+    assert store.read(0) is None
+    assert (store.read_match(0) is None) == (name == "match")
+
+
+def test_nothing_is_read_to_know_what_is_there(store: FeatureStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write(3, packed([1]))
+    monkeypatch.setattr("builtins.open", None)
+    monkeypatch.setattr(module, "safe_open", None)
+    assert [store.has(number) for number in range(5)] == [False, False, False, True, False]
 
 
 def test_interrupted_writing_leaves_the_old_chunk(
@@ -98,81 +112,49 @@ def test_interrupted_writing_leaves_the_old_chunk(
     assert len(list(store.folder.iterdir())) == 1
 
 
-def test_a_second_encoding_reads_nothing(
-    store: FeatureStore, video: Video, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reader = NumberReader.make()
-    first = encode_video(video, video.sampled(None), reader, store)  # type: ignore[arg-type]
-    assert reader.encoded == list(range(COUNT))
-    monkeypatch.setattr(type(video), "frames", None)
-    again = encode_video(video, video.sampled(None), reader, store)  # type: ignore[arg-type]
-    assert reader.encoded == list(range(COUNT))
-    np.testing.assert_array_equal(again.frame_index, first.frame_index)
-    assert search_over(again, reader).coarse_scores().tolist() == list(range(COUNT))  # type: ignore[arg-type]
+def test_the_chunks_used_longest_ago_are_thrown_out(tmp_path: Path) -> None:
+    stores = [FeatureStore.of(tmp_path, key) for key in "ab"]
+    for age, (number, store) in enumerate(product(range(2), stores)):
+        store.write(number, packed([1]))
+        os.utime(store.folder / f"chunk-{number:06d}.safetensors", (1000 + age, 1000 + age))
+    (tmp_path / "memory-1-a").mkdir()
+    (tmp_path / "memory-1-a" / "codewords").write_text("stays")
 
+    def there() -> list[list[bool]]:
+        return [[store.has(number) for number in range(2)] for store in stores]
 
-def test_interrupted_encoding_goes_on_where_it_stopped(store: FeatureStore, video: Video) -> None:
-    reader = NumberReader.make()
-
-    def interrupt(stage: str, done: int, total: int) -> None:
-        assert total == COUNT
-        if done > CHUNK + 8:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        encode_video(video, video.sampled(None), reader, store, progress=interrupt)  # type: ignore[arg-type]
-    assert [p.name for p in store.folder.iterdir()] == ["chunk-00000.safetensors"]
-    reader.encoded.clear()
-    encode_video(video, video.sampled(None), reader, store)  # type: ignore[arg-type]
-    assert reader.encoded == list(range(CHUNK, COUNT))
-
-
-def test_a_damaged_chunk_is_made_again_and_no_other(store: FeatureStore, video: Video) -> None:
-    reader = NumberReader.make()
-    encode_video(video, video.sampled(None), reader, store)  # type: ignore[arg-type]
-    damage(chunk_file(store, 1))
-    reader.encoded.clear()
-    seen: list[tuple[int, int]] = []
-    encoded = encode_video(
-        video,
-        video.sampled(None),
-        reader,
-        store,
-        progress=lambda _, done, total: seen.append((done, total)),  # type: ignore[arg-type]
-    )
-    assert reader.encoded == list(range(CHUNK, 2 * CHUNK))
-    assert seen[-1] == (COUNT, COUNT)
-    assert search_over(encoded, reader).coarse_scores().tolist() == list(range(COUNT))  # type: ignore[arg-type]
-
-
-def test_damage_in_the_middle_of_a_question_is_an_error(store: FeatureStore, video: Video) -> None:
-    reader = NumberReader.make()
-    encoded = encode_video(video, video.sampled(None), reader, store)  # type: ignore[arg-type]
-    damage(chunk_file(store, 0))
-    with pytest.raises(VideoError, match=r"damaged meanwhile. Ask again"):
-        encoded.chunk(0)
-    chunk_file(store, 0).unlink()
-    with pytest.raises(VideoError, match=r"damaged meanwhile. Ask again"):
-        search_over(encoded, reader).coarse_scores()  # type: ignore[arg-type]
-
-
-def test_the_oldest_stores_are_thrown_out(tmp_path: Path) -> None:
-    folders = []
-    for age, key in enumerate("abc"):
-        store = FeatureStore.of(tmp_path, key)
-        store.write(0, packed([1]))
-        os.utime(store.folder, (1000 + age, 1000 + age))
-        folders.append(store.folder)
-    (tmp_path / "something else").write_text("stays")
-    size = sum(f.stat().st_size for f in folders[0].iterdir())
+    size = next(stores[0].folder.iterdir()).stat().st_size
+    trim_cache(tmp_path, limit_bytes=4 * size)
+    assert there() == [[True, True], [True, True]]
+    assert stores[0].read(0) is not None  # used again: now the youngest
     trim_cache(tmp_path, limit_bytes=3 * size)
-    assert all(f.exists() for f in folders)
-    FeatureStore.of(tmp_path, "a")  # used again: now the youngest
-    trim_cache(tmp_path, limit_bytes=2 * size)
-    assert [f.exists() for f in folders] == [True, False, True]
-    trim_cache(tmp_path, limit_bytes=0, keep=folders[2])
-    assert [f.exists() for f in folders] == [False, False, True]
-    assert (tmp_path / "something else").exists()
+    assert there() == [[True, True], [False, True]]
+    trim_cache(tmp_path, limit_bytes=size)
+    assert there() == [[True, False], [False, False]]
+    trim_cache(tmp_path, limit_bytes=0)
+    assert [p.name for p in tmp_path.rglob("*")] == ["memory-1-a", "codewords"]
+    stores[0].write(0, packed([1]))  # its folder comes back
+
+
+def test_a_store_keeps_its_cache_within_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trimmed: list[Path] = []
+    monkeypatch.setattr(module, "trim_cache", trimmed.append)
+    monkeypatch.setattr(module, "TRIM_EVERY_BYTES", 100)
+    store = FeatureStore.of(tmp_path, "key")
+    for number in range(40):
+        store.write(number, packed([1]))  # 12 bytes
+    FeatureStore(tmp_path / "alone").write(0, packed([1]))
+    assert trimmed == [tmp_path] * 5
+
+
+def test_unfinished_files_are_thrown_out_when_nobody_writes_them(tmp_path: Path) -> None:
+    folder = FeatureStore.of(tmp_path, "key").folder
+    fresh, old = folder / ".chunk-1.aa.safetensors", folder / ".chunk-2.bb.safetensors"
+    for path in (fresh, old):
+        path.write_bytes(b"half")
+    os.utime(old, (1000, 1000))
+    trim_cache(tmp_path, limit_bytes=0)
+    assert list(folder.iterdir()) == [fresh]
 
 
 def test_unfinished_camera_poses_are_thrown_out_too(tmp_path: Path) -> None:
@@ -196,20 +178,16 @@ def test_a_store_that_may_only_be_read(tmp_path: Path, monkeypatch: pytest.Monke
     assert FeatureStore.of(tmp_path, "key").has(0)
 
 
-def test_trimming_while_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that was there when the folder was listed may have its final name when it is looked at."""
-    busy, old = (FeatureStore.of(tmp_path, key) for key in ("busy", "old"))
-    for store in (busy, old):
-        store.write(0, packed([1]))
-    rglob = Path.rglob
-
-    def with_a_ghost(folder: Path, pattern: str) -> list[Path]:
-        return [*rglob(folder, pattern), *([folder / ".chunk.tmp"] if folder == busy.folder else [])]
-
-    monkeypatch.setattr(Path, "rglob", with_a_ghost)
+def test_trimming_while_others_throw_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was there when the folder was listed may be gone when it is looked at."""
+    store = FeatureStore.of(tmp_path, "key")
+    store.write(0, packed([1]))
+    glob = Path.glob
+    monkeypatch.setattr(
+        Path, "glob", lambda folder, name: [*glob(folder, name), store.folder / "chunk-ghost"]
+    )
     trim_cache(tmp_path, limit_bytes=0)
-    assert busy.folder.exists()
-    assert not old.folder.exists()
+    assert not store.folder.exists()
 
 
 def test_trimming_an_absent_cache_does_nothing(tmp_path: Path) -> None:
@@ -229,3 +207,17 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OutputError, match="or EGOHIERALOC_CACHE, that you may write to"):
         FeatureStore.of(tmp_path / "file", "key")
+
+
+def test_a_second_encoding_reads_nothing(
+    store: FeatureStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, count = NumberReader.make(), 2 * STRETCH + 3
+    video = numbered_folder(tmp_path / "images", count)
+    encode_all(video, reader, store)
+    assert sorted(reader.encoded) == list(range(count))
+    reader.encoded.clear()
+    monkeypatch.setattr(type(video), "frames", None)
+    again = encode_all(video, reader, store)
+    assert reader.encoded == []
+    assert again.pick(range(count)).match.ravel().tolist() == list(range(count))

@@ -62,7 +62,7 @@ def test_both_say_nearly_the_same(tiny: Weights) -> None:
     said = {}
     for engine in ("torch", "openvino"):
         predictor = Predictor(tiny, device="cpu", engine=engine)
-        packed = predictor.encode(canvases, np.arange(4), np.arange(4.0))
+        packed = predictor.encode(canvases)
         prepared = predictor.prepare(query)
         state = predictor.start(prepared, runs=2)
         answers, _ = predictor.decode(prepared, packed, state)
@@ -77,7 +77,7 @@ def test_both_say_nearly_the_same(tiny: Weights) -> None:
 def test_the_decoder_is_torchs(tiny: Weights) -> None:
     """From the same features: only the precision differs."""
     predictors = [Predictor(tiny, device="cpu", engine=e) for e in ("torch", "openvino")]
-    packed = predictors[0].encode(images(3, tiny.network.config.input_size), np.arange(3), np.arange(3.0))
+    packed = predictors[0].encode(images(3, tiny.network.config.input_size))
     query = predictors[0].prepare(Query(images(1, 96)[0], Box(20, 20, 70, 70)))
     outputs = [p.match(query, packed, p.start(query))[0].ram for p in predictors]
     for name in ("mask_logits", "cell_logits", "boxes", "score_logit"):

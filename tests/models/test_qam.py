@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -189,8 +189,11 @@ def test_the_ellipse_reaches_further_along_its_long_axis() -> None:
     """Equal candidates 8 to the right and 8 below: a wide object went right, a tall one down."""
     right, below = (68, 12, 1.5, 1.5, 1.0), (60, 20, 1.5, 1.5, 1.0)
     for axes, expected in (((8.0, 2.0), [68, 12]), ((2.0, 8.0), [60, 20])):
-        zeros = torch.zeros(1, 2)
-        state = QamState(torch.tensor([[60.0, 12.0]]), zeros, torch.tensor([axes]), torch.tensor([True]))
+        state = replace(
+            initial_state(torch.tensor([axes])),
+            position=torch.tensor([[60.0, 12.0]]),
+            following=torch.tensor([True]),
+        )
         assert step(state, blobs(right, below), FIXED)[1].candidate[0].tolist() == expected
 
 
@@ -199,8 +202,11 @@ def test_two_semi_axes_away_a_candidate_counts_by_exp_of_minus_a_half(
     response: float, expected: list[int]
 ) -> None:
     """exp(-lambda_e d / 2) with lambda_e = 0.5 and d = 2 is 0.61: a candidate in place wins from there on."""
-    zeros = torch.zeros(1, 2)
-    state = QamState(torch.tensor([[10.0, 10.0]]), zeros, torch.full((1, 2), 4.0), torch.tensor([True]))
+    state = replace(
+        initial_state(torch.full((1, 2), 4.0)),
+        position=torch.tensor([[10.0, 10.0]]),
+        following=torch.tensor([True]),
+    )
     both = patches((10, 10, 3, 3, response), (18, 10, 3, 3, 1.0))
     assert step(state, both, FIXED)[1].candidate[0].tolist() == expected
 

@@ -29,6 +29,25 @@ def test_mask_covers_the_query_image(sam_folder, box):
     assert 0 <= quality <= 1
 
 
+def test_an_image_is_encoded_once_for_all_its_boxes(sam_folder, monkeypatch):
+    """And the masks are those of the whole model."""
+    provider = SamProvider(sam_folder)
+    encoded = []
+    encode = provider._model.get_image_embeddings
+    monkeypatch.setattr(provider._model, "get_image_embeddings", lambda p: encoded.append(p) or encode(p))
+    image = np.random.default_rng(0).integers(0, 255, (40, 50, 3), np.uint8)
+    boxes = [Box(5, 6, 20, 30), Box(8, 8, 30, 30), Box(30, 2, 44, 38)]
+    found = [provider(Query(image, box)) for box in boxes]
+    assert len(encoded) == 1
+    for (mask, quality), box in zip(found, boxes, strict=True):
+        inputs = provider._processor(image, input_boxes=[[list(box.xyxy)]], return_tensors="pt")
+        output = provider._model(**inputs)
+        assert quality == pytest.approx(float(output.iou_scores.detach().max().clamp(0, 1)), abs=1e-5)
+        assert mask.shape == image.shape[:2]
+    provider(Query(image.copy(), boxes[0]))
+    assert len(encoded) == 2  # another image
+
+
 def test_missing_model_is_named(tmp_path):
     with pytest.raises(WeightsError, match="hub name or a folder"):
         SamProvider(tmp_path / "nothing")

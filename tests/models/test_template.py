@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from egohieraloc.config import preset
+from egohieraloc.models import dcf
 from egohieraloc.models.dpm import similarity_maps
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import EgoHieraLocNet, QueryFeatures, QueryTemplate
@@ -98,8 +99,7 @@ def test_the_coarse_score_is_that_of_the_foreground_map(network: EgoHieraLocNet,
     cells = F.normalize(
         torch.randn(3, TINY.neck.match, 5, 7, generator=torch.Generator().manual_seed(1)), dim=1
     )
-    wide = sought.expand(3)
-    foreground, _ = similarity_maps(cells, wide.tokens, wide.foreground, wide.background, TINY.dpm)
+    foreground, _ = similarity_maps(cells, sought.tokens, sought.foreground, sought.background, TINY.dpm)
     torch.testing.assert_close(network.coarse_logits(cells, sought), network.coarse_from_map(foreground))
 
 
@@ -136,3 +136,41 @@ def test_what_lies_beyond_the_frame_is_in_neither_set(network: EgoHieraLocNet) -
     assert not counted[0].any()
     assert not counted[:, 0].any()
     assert counted[2:, 2:].all()
+
+
+def test_several_views_are_as_similar_as_the_best_of_them() -> None:
+    """With the single best token: O and the filter's response are the higher ones of both views."""
+    network = build("dpm.top_k=1")
+    views = [template(network, window(seed=seed)) for seed in (0, 1)]
+    both = QueryTemplate.joined(views)
+    cells = F.normalize(
+        torch.randn(2, TINY.neck.match, 6, 6, generator=torch.Generator().manual_seed(3)), dim=1
+    )
+
+    def seen(sought: QueryTemplate) -> tuple[Tensor, Tensor]:
+        wide = sought.repeated(2)
+        maps = similarity_maps(cells, wide.tokens, wide.foreground, wide.background, network.config.dpm)
+        return maps[0], dcf.respond(cells, wide.filters).amax(1)
+
+    (first, first_response), (second, second_response), (joined, response) = map(seen, (*views, both))
+    assert (first > second).any()
+    assert (second > first).any()
+    torch.testing.assert_close(joined, torch.maximum(first, second))
+    torch.testing.assert_close(response, torch.maximum(first_response, second_response), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("sides", [(8, 4), (10, 8, 4)])
+def test_the_ellipse_of_several_views_begins_at_the_middle_scale_too(sides: tuple[int, ...]) -> None:
+    network = build(f"query_sizes={[16 * side for side in sides]}")
+    view = template(network, window(sides))
+    for count in (1, 2, 3):
+        joined = QueryTemplate.joined([view] * count)
+        assert torch.equal(network.initial_state(joined).semi_axes, network.initial_state(view).semi_axes)
+        assert [f.shape[-1] for f in joined.filters] == [side for side in sides for _ in range(count)]
+
+
+def test_one_trusted_view_is_enough(network: EgoHieraLocNet) -> None:
+    """The gain of fallback level 2 is for objects whose outline is unknown in every view."""
+    trusted, doubtful = template(network, window()), template(network, window(), level=2)
+    assert float(QueryTemplate.joined([doubtful, doubtful]).gain) == float(doubtful.gain) > 1
+    assert float(QueryTemplate.joined([doubtful, trusted]).gain) == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import time
 from pathlib import Path
 
 import pytest
@@ -258,3 +260,41 @@ def test_average_is_stored_in_8_bits(tmp_path: Path, path: Path, network: EgoHie
     assert averaged.calibration == Calibration()
     for name, value in averaged.network.state_dict().items():
         torch.testing.assert_close(value, network.state_dict()[name], rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"stray:scale": torch.ones(4)}, "stray"),
+        ({"coarse:scale": torch.ones(7)}, "coarse"),
+        ({"coarse": torch.tensor([True, False])}, "coarse"),
+        ({"coarse": torch.zeros(2, dtype=torch.complex64)}, "coarse"),
+        ({"coarse": torch.zeros(2, dtype=torch.float8_e4m3fn)}, "coarse"),
+    ],
+)
+def test_scales_and_types_that_nobody_writes(
+    path: Path, changes: dict[str, torch.Tensor], wrong: str
+) -> None:
+    rewrite(path, **changes)
+    with pytest.raises(WeightsError, match=f"see {wrong}|cannot be read as weights"):
+        load_weights(path)
+
+
+@pytest.mark.parametrize(
+    "network_json",
+    [
+        '{"ram": {"width": 30000}}',
+        '{"neck": {"width": 4000000000, "match": 4000000000}}',
+        '{"neck": {"width": -1}}',
+        '{"input_size": 3200000}',
+        '{"ram": {"attention_layers": 1000000}}',
+        '{"backbone": {"name": "pvt_v1_tiny", "image_size": 320000}}',
+    ],
+)
+def test_a_header_gets_no_more_memory_than_its_file_has_bytes(path: Path, network_json: str) -> None:
+    rewrite(path, {"network": network_json})
+    before_kb, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    with pytest.raises(WeightsError, match=r"settings"):
+        load_weights(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 200_000
+    assert time.process_time() - began < 5

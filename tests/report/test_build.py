@@ -46,7 +46,10 @@ def test_all_files_of_an_answer(answer: Result, tmp_path: Path) -> None:
     assert {path.name for path in page.parent.iterdir()} == set(FILES) - {"query_mask.png"}
     assert len(Video.open(page.parent / "overlay.mp4").times_s) == SAMPLES
     shown = embedded(page)
-    assert shown["result"] == json.loads((page.parent / "result.json").read_text())
+    saved = json.loads((page.parent / "result.json").read_text())
+    path = saved["video"]["path"]
+    assert shown["result"] == saved | {"video": saved["video"] | {"path": Path(path).name}}
+    assert path not in page.read_text()
     assert len([uri for uri in shown["thumbnails"] if uri]) == SAMPLES
     assert shown["overlay"].startswith("data:video/mp4;base64,")
     assert shown["notes"] == ["A note."]
@@ -80,7 +83,7 @@ def test_the_video_is_gone(answer: Result, tmp_path: Path) -> None:
     assert (shown["thumbnails"], shown["overlay"]) == ([], None)
     assert shown["notes"] == [
         "A note.",
-        f"{tmp_path / 'frames'} could not be opened again: its images are missing.",
+        "frames could not be opened again: its images are missing.",
     ]
 
 

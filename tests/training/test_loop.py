@@ -25,6 +25,7 @@ from egohieraloc.training.checkpoint import TrainState
 from egohieraloc.training.loop import LossNotFiniteError, Run, train
 from egohieraloc.training.losses import LossWeights
 from egohieraloc.training.optim import OptimConfig, build_optimizer, learning_rate_factor
+from egohieraloc.training.shared_norm import share_norms
 
 SMALL = override(preset("tiny"), ["input_size=128", "query_sizes=[64,32]"])
 SHORT = OptimConfig(
@@ -263,7 +264,7 @@ def test_the_number_of_frozen_stages_is_checked(tmp_path: Path, count: int) -> N
         train(build(), source, override(SHORT, [f"freeze_stages={count}"]), Run(tmp_path))
 
 
-DISTRIBUTED = override(SHORT, ["steps=4", "freeze_norm=all", "negatives=0"])
+DISTRIBUTED = override(SHORT, ["steps=4", "freeze_norm=backbone", "negatives=0"])
 NO_CONTRAST = LossWeights(contrast=0)  # like negatives, it only sees the clips of its own process
 
 
@@ -283,7 +284,28 @@ def worker(rank: int, processes: int, port: int, folder: str) -> None:
         build(), lambda step: source(step).take(part), DISTRIBUTED, Run(Path(folder)), weights=NO_CONTRAST
     )
     torch.save(state.network.state_dict(), Path(folder) / f"rank{rank}.pt")
+    torch.save(through_a_norm(part_of_batch(6, rank, processes)), Path(folder) / f"norm{rank}.pt")
     torch.distributed.destroy_process_group()
+
+
+def through_a_norm(part: slice) -> dict[str, torch.Tensor]:
+    """What a BatchNorm makes of a part of a batch: output, gradients and statistics."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.BatchNorm2d(3)).double()
+    if part != slice(0, 6):
+        share_norms(network)
+    whole = torch.randn(6, 3, 4, 5, dtype=torch.float64) * 3 + 1
+    values = whole[part].requires_grad_()
+    output = network(values)
+    (output * torch.linspace(-1, 1, 6, dtype=torch.float64)[part][:, None, None, None].exp()).sum().backward()
+    norm = network[0]
+    return {
+        "output": output.detach(),
+        "gradient": values.grad,
+        "gain": norm.weight.grad,
+        "mean": norm.running_mean,
+        "variance": norm.running_var,
+    }
 
 
 def flat(network: EgoHieraLocNet, state: dict[str, torch.Tensor] | None) -> torch.Tensor:
@@ -305,11 +327,55 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     start, alone, both = (flat(build(), state) for state in (None, one.network.state_dict(), ranks[0]))
     # About 3e-6. Not compared weight by weight, as Adam amplifies rounding where gradients are nearly zero.
     assert float((both - alone).norm()) < 1e-3 * float((alone - start).norm())
+    halves = [torch.load(tmp_path / "two" / f"norm{r}.pt", weights_only=True) for r in range(2)]
+    for name, value in through_a_norm(slice(0, 6)).items():
+        parts = [half[name] for half in halves]
+        joined = (
+            torch.cat(parts) if name in ("output", "gradient") else sum(parts) / (1 if name == "gain" else 2)
+        )
+        torch.testing.assert_close(joined, value, rtol=1e-10, atol=1e-12)
     single, double = log_of(tmp_path / "one"), log_of(tmp_path / "two")
     assert len(single) == len(double) == DISTRIBUTED.steps
     for row, other in zip(single, double, strict=True):
-        for name in set(row) - {"time_s", "elapsed_s", "contrast"}:
+        for name in set(row) - {"time_s", "elapsed_s", "contrast", "data_wait", "frames_per_s"}:
             assert other[name] == pytest.approx(row[name], rel=1e-3, abs=2e-4), name
+
+
+def test_a_used_folder_is_refused(tmp_path: Path) -> None:
+    config = override(SHORT, ["steps=2"])
+    train(build(), source, config, Run(tmp_path))
+    before = (tmp_path / checkpoint.CHECKPOINT).read_bytes()
+    with pytest.raises(
+        ConfigError, match=r"has the checkpoint\.pt of another run\. Continue it with --resume"
+    ):
+        train(build(), source, config, Run(tmp_path))
+    assert (tmp_path / checkpoint.CHECKPOINT).read_bytes() == before
+
+
+def test_the_last_checkpoints_are_kept(tmp_path: Path) -> None:
+    train(build(), source, override(SHORT, ["checkpoint_every=1", "keep_checkpoints=3"]), Run(tmp_path))
+    kept = sorted(tmp_path.glob("checkpoint-*.pt"))
+    assert [torch.load(path, weights_only=True)["step"] for path in kept] == [4, 5, 6]
+    assert kept[-1].samefile(tmp_path / checkpoint.CHECKPOINT)
+    # Going back to one: its steps are taken again.
+    (tmp_path / checkpoint.CHECKPOINT).unlink()
+    kept[0].rename(tmp_path / checkpoint.CHECKPOINT)
+    assert train(build(), source, SHORT, Run(tmp_path, resume=True)).step == 6
+    alone = tmp_path / "alone"
+    train(build(), source, override(SHORT, ["steps=2", "keep_checkpoints=1"]), Run(alone))
+    assert [path.name for path in alone.glob("checkpoint*")] == [checkpoint.CHECKPOINT]
+
+
+def test_the_log_says_how_long_data_was_waited_for(tmp_path: Path) -> None:
+    def slow(step: int) -> ClipBatch:
+        time.sleep(0.2)
+        return source(step)
+
+    train(build(), slow, override(SHORT, ["steps=2", "log_every=2"]), Run(tmp_path))
+    (line,) = log_of(tmp_path)
+    assert 0 < line["data_wait"] < 1
+    assert line["data_wait"] * line["elapsed_s"] > 0.35
+    assert 8 / line["frames_per_s"] == pytest.approx(line["elapsed_s"], rel=0.5)  # 2 steps of 4 frames
 
 
 def test_parts_of_a_batch() -> None:

@@ -35,6 +35,8 @@ MASKS = (rand(3, 4, 5) > 0.5).double()
 CASES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "presence": (lambda x: losses.presence_loss(x, PRESENCE), rand(3)),
     "box": (lambda x: losses.box_loss(x, BOXES / 5, rand_weight, beta=0.3), 3 * rand(3, 4, 4, 5)),
+    "box_xywh": (lambda x: losses.box_xywh_loss(x, BOXES / 5, rand_weight), 3 * rand(3, 4, 4, 5)),
+    "theta": (lambda x: losses.theta_loss(x, PRESENCE), 0.1 + 0.8 * rand(3)),
     "mask_in_box": (lambda x: losses.mask_in_box_loss(x, MASKS, PRESENCE), rand(3, 4, 5)),
     "filter": (lambda x: losses.filter_loss(x, BOXES, PRESENCE, 0.3), rand(3, 4, 5)),
     "mask": (lambda x: losses.mask_loss(x, MASKS, numbers(1, 0.3, 1)), rand(3, 4, 5) - 0.5),
@@ -89,6 +91,20 @@ def test_box_by_hand() -> None:
     loss = losses.box_loss(boxes, torch.zeros(1, 4), torch.tensor([[[1.0, 0.0]]]), beta=0.1)
     assert float(loss) == pytest.approx((0.5 - 0.05) + 0.5 * 0.01**2 / 0.1)
     assert float(losses.box_loss(boxes, torch.zeros(1, 4), torch.zeros(1, 1, 2))) == 0
+
+
+def test_the_papers_box_loss_by_hand() -> None:
+    """x, y, w, h are off by 0.5, 0, 1.5 and 0: quadratic below 1, linear beyond."""
+    boxes = numbers(0.5, 0, 3, 1).reshape(1, 4, 1, 1)
+    loss = losses.box_xywh_loss(boxes, numbers(0, 0, 1, 1)[None], torch.ones(1, 1, 1))
+    assert float(loss) == pytest.approx(0.5 * 0.5**2 + (1.5 - 0.5))
+
+
+def test_theta_by_hand() -> None:
+    """Cross-entropy of the confidence itself; an empty mask costs much where the object is, and is finite."""
+    loss = losses.theta_loss(torch.tensor([0.8, 0.3]), torch.tensor([1.0, 0.0]))
+    assert float(loss) == pytest.approx(-(math.log(0.8) + math.log(0.7)) / 2)
+    assert float(losses.theta_loss(torch.zeros(1), torch.ones(1))) == pytest.approx(-math.log(1e-4))
 
 
 def test_mask_in_box_by_hand() -> None:
@@ -209,14 +225,15 @@ def test_weighted_sum_takes_every_term_with_its_weight() -> None:
 
 
 def test_the_papers_weights() -> None:
-    assert (PAPER.presence, PAPER.box, PAPER.mask_in_box, PAPER.filter, PAPER.mask) == (
+    assert (PAPER.theta, PAPER.box_xywh, PAPER.mask_in_box, PAPER.filter, PAPER.mask) == (
         0.1,
         0.4,
         0.4,
         0.1,
         0.2,
     )
-    assert PAPER.dice == PAPER.cells == PAPER.similarity == PAPER.contrast == 0
+    ours = ("presence", "score", "box", "dice", "cells", "similarity", "contrast")
+    assert all(getattr(PAPER, name) == 0 for name in ours)
 
 
 def test_one_process_divides_by_its_own_count() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,9 +22,9 @@ MAY_SHOW_OBJECT = -torch.inf  # so the clip has no negatives
 def test_negatives_are_the_most_similar_frames_of_other_clips() -> None:
     matched = _with_negatives(SIMILARITY, times=3, count=2)
     assert matched.frame.tolist() == [[0, 1, 2, 6, 9], [3, 4, 5, 0, 9], [6, 7, 8, 9, 0], [9, 10, 11, 3, 6]]
-    presence = matched.labels(torch.ones(4, 3))
-    assert presence.reshape(4, 5).tolist() == [[1, 1, 1, 0, 0]] * 4
-    assert matched.labels(torch.ones(4, 3, 2, 2)).shape == (20, 2, 2)
+    everywhere = SimpleNamespace(presence=torch.ones(4, 3), masks=torch.ones(4, 3, 2, 2))
+    assert matched.labels(everywhere, "presence").reshape(4, 5).tolist() == [[1, 1, 1, 0, 0]] * 4
+    assert matched.labels(everywhere, "masks").shape == (20, 2, 2)
 
 
 def test_a_frame_that_may_show_the_object_is_not_a_negative() -> None:
@@ -31,14 +32,19 @@ def test_a_frame_that_may_show_the_object_is_not_a_negative() -> None:
     similarity[0, 2] = similarity[0, 3] = MAY_SHOW_OBJECT
     matched = _with_negatives(similarity, times=1, count=2)
     assert matched.frame[0].tolist() == [0, 1, 0]  # too few others: its own frame again, with its labels
-    boxes = torch.arange(16.0).reshape(4, 1, 4)
-    assert matched.labels(boxes).reshape(4, 3, 4)[0].tolist() == [[0, 1, 2, 3], [0, 0, 0, 0], [0, 1, 2, 3]]
+    boxes = SimpleNamespace(boxes=torch.arange(16.0).reshape(4, 1, 4))
+    assert matched.labels(boxes, "boxes").reshape(4, 3, 4)[0].tolist() == [
+        [0, 1, 2, 3],
+        [0, 0, 0, 0],
+        [0, 1, 2, 3],
+    ]
 
 
 def test_no_negatives_in_a_batch_of_one() -> None:
     matched = _with_negatives(torch.zeros(1, 1), times=2, count=2)
     assert matched.frame.tolist() == [[0, 1, 0]]
-    assert matched.labels(torch.tensor([[0.0, 1.0]])).tolist() == [0, 1, 0]
+    seen = SimpleNamespace(presence=torch.tensor([[0.0, 1.0]]))
+    assert matched.labels(seen, "presence").tolist() == [0, 1, 0]
 
 
 def test_clips_that_show_the_object_give_no_negatives() -> None:

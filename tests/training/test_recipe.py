@@ -13,12 +13,13 @@ from egohieraloc.config import PRESETS, preset
 from egohieraloc.errors import ConfigError, MissingExtraError
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import find_weights, load_weights, save_weights
+from egohieraloc.paper import NETWORK
 from egohieraloc.settings import override
 from egohieraloc.training import recipe as module
 from egohieraloc.training.composer.packs import Packs
 from egohieraloc.training.losses import PAPER
 from egohieraloc.training.optim import OptimConfig
-from egohieraloc.training.recipe import build_network, read_recipe, run_recipe
+from egohieraloc.training.recipe import build_network, changes_since, read_recipe, run_recipe
 from tiny_packs import tiny_packs
 
 TINY = """
@@ -91,7 +92,7 @@ def test_shipped_recipes_are_read(path: Path) -> None:
 
 def test_the_papers_recipe() -> None:
     recipe = read_recipe(Path(__file__).parents[2] / "recipes" / "paper.toml")
-    assert recipe.network == PRESETS["large"]
+    assert recipe.network == override(PRESETS["large"], NETWORK)
     assert recipe.network.backbone.name == "pvt_v1_large"
     optim = recipe.optim
     assert (optim.steps, optim.learning_rate, optim.weight_decay) == (20_000, 1.5e-3, 0.02)
@@ -149,12 +150,29 @@ def test_a_run_leaves_recipe_log_checkpoint_and_weights(
     assert state.step == 2
     assert splits == ["train", "val"]
     files = {p.name for p in (tmp_path / "run").iterdir() if "tfevents" not in p.name}
-    wanted = {"recipe.json", "log.jsonl", "checkpoint.pt", "weights.safetensors"}
+    wanted = {
+        "recipe.json",
+        "log.jsonl",
+        "checkpoint.pt",
+        "checkpoint-00000002.pt",
+        "weights.safetensors",
+    }
     assert files == wanted | {"best.json", "best.safetensors"}
     alone = run_recipe(override(recipe, ["validation.queries=0"]), tmp_path, tmp_path / "alone")
     assert_equal_networks(state.network, alone.network)  # validation does not affect the run
     assert not (tmp_path / "alone" / "best.json").exists()
     assert json.loads((tmp_path / "run" / "recipe.json").read_text())["optim"]["steps"] == 2
+    with pytest.raises(ConfigError, match=r"has the checkpoint\.pt of another run"):
+        run_recipe(override(recipe, ["optim.seed=1"]), tmp_path, tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["optim"]["seed"] == 0
+    other = override(recipe, ["optim.batch=4", "optim.seed=1", "optim.learning_rate=0.5"])
+    assert changes_since(tmp_path / "run", other) == [
+        "optim.batch: 4, was 2",
+        "optim.learning_rate: 0.5, was 0.001",
+        "optim.seed: 1, was 0",
+    ]
+    assert changes_since(tmp_path / "run", recipe) == []
+    assert changes_since(tmp_path / "nowhere", recipe) == []
     loaded = load_weights(tmp_path / "run" / "weights.safetensors")
     assert loaded.network.config == recipe.network
     assert torch.equal(loaded.network.coarse, state.averaged.coarse)

@@ -284,7 +284,7 @@ def test_frames_are_closed_before_the_reader_goes_on(make_video, monkeypatch) ->
 def test_content_hash(make_video, tmp_path: Path, monkeypatch) -> None:
     path = make_video("one.mp4", frames=30)
     same = tmp_path / "copy.mp4"
-    shutil.copy(path, same)
+    shutil.copy2(path, same)
     changed = tmp_path / "changed.mp4"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -301,6 +301,8 @@ def test_content_hash(make_video, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(container_module, "HASHED_BLOCKS", 4)
     by_blocks = Video(source).content_hash
     assert by_blocks == Video.open(same).content_hash != first.content_hash
+    os.utime(same, ns=(1, 1))  # what changed may lie between the blocks
+    assert Video.open(same).content_hash != by_blocks
     same.write_bytes(path.read_bytes()[:-1] + b"?")
     assert Video(container_module.Container(same, *list(vars(source).values())[1:])).content_hash != by_blocks
 
@@ -334,6 +336,21 @@ def test_folder_hash(tmp_path: Path) -> None:
     assert Video.open(folder).content_hash != wanted
     write_image(tmp_path / "two" / "frame_1.png", image_of(5))
     assert Video.open(tmp_path / "two").content_hash != wanted
+
+
+def test_every_image_of_a_long_folder_counts(tmp_path: Path) -> None:
+    """Each is changed in place, in the middle, to one of equal size; none goes unnoticed."""
+    image = np.random.default_rng(0).integers(0, 256, (120, 160, 3), np.uint8)
+    write_image(tmp_path / "0000.bmp", image)
+    data = bytearray((tmp_path / "0000.bmp").read_bytes())
+    for number in range(1, 400):
+        (tmp_path / f"{number:04d}.bmp").write_bytes(data)
+    seen = {Video.open(tmp_path).content_hash}
+    data[len(data) // 2] ^= 1
+    for number in range(0, 400, 7):
+        (tmp_path / f"{number:04d}.bmp").write_bytes(data)
+        seen.add(Video.open(tmp_path).content_hash)
+    assert len(seen) == 1 + len(range(0, 400, 7))
 
 
 def test_query_from_a_moment(make_video) -> None:

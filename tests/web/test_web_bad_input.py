@@ -13,6 +13,7 @@ from fake_localizer import write_clip
 from fastapi.testclient import TestClient
 from web_clients import ask, wait_for
 
+from egohieraloc import images
 from egohieraloc.images import write_image
 from egohieraloc.progress import no_progress
 from egohieraloc.web import media, videos
@@ -207,11 +208,12 @@ def test_an_image_size_beyond_all_measure(
     monkeypatch: pytest.MonkeyPatch, clip: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(media, "MAX_PIXELS", 100)
+    monkeypatch.setattr(images, "MAX_PIXELS", 100)
     with pytest.raises(Exception, match="160x120; at most"):
         media.inspect_video(None, no_progress, clip)
     write_image(tmp_path / "big.png", np.zeros((20, 20, 3), np.uint8))
     source = QuerySource(clip, tmp_path / "big.png", None, None)
-    with pytest.raises(Exception, match="image is too large"):
+    with pytest.raises(Exception, match="too many pixels"):
         media.prepare_query(None, no_progress, tmp_path, source)
 
 

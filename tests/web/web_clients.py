@@ -61,6 +61,8 @@ def running_server(folder: Path, switches: Path, port: int = 0) -> Iterator[str]
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
+    while not server.started:
+        time.sleep(0.01)
     try:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:

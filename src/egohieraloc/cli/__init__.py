@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import warnings
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 from egohieraloc import __version__, threads
+from egohieraloc.children import SAFE_PATH
 from egohieraloc.cli.commands import LazyGroup, add_commands
 from egohieraloc.errors import EgoHieraLocError
 
@@ -42,6 +44,7 @@ def main() -> None:
     """Run a command; mistakes end in one clear line."""
     threads.settle()
     warnings.formatwarning = lambda message, *_, **__: f"Warning: {message}\n"
+    os.environ[SAFE_PATH] = "1"  # for every process started from here on
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that temporary files are removed
     try:
         app()

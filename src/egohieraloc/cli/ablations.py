@@ -36,12 +36,20 @@ def run(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="An ablation, see `egohieraloc ablations`.")],
     command: Annotated[str, typer.Argument(help="train, eval or another command, with its options.")],
+    corrected: Annotated[
+        bool, typer.Option("--corrected", help="Infer as by default, not with --paper. Before the name.")
+    ] = False,
 ) -> None:
-    """Run a command under an ablation: `egohieraloc ablations run without-z train --config ...`."""
+    """Run a command under an ablation: `egohieraloc ablations run without-z train --config ...`.
+
+    Inference is the paper's as printed (`--paper`); in training the recipe decides.
+    """
     from egohieraloc.cli import app as program
 
     words = settings_for(find_ablation(name), command, context.args)
     options = [option for word in words for option in ("--set", word)]
+    if command != "train" and not corrected:
+        options.append("--paper")
     program([command, *context.args, *options], standalone_mode=False)
 
 

@@ -24,6 +24,16 @@ COMMANDS = {
         "track",
         "Follow an object through a video; prints one JSON line per frame: frame, time_s, box and score.",
     ),
+    "memory": Command(
+        "memory", "app", "Keep a library of videos and ask where an object was last seen in all of them."
+    ),
+    "watch": Command(
+        "watch",
+        "watch",
+        "Record a camera into a memory while it runs, so that it can be asked at any moment.",
+    ),
+    "export": Command("export", "export", "Write an answer's cameras, points and object for other programs."),
+    "map": Command("export", "draw_map", "Show the last known places of several objects in one 3D view."),
     "train": Command("train", "train", "Train a network on composed clips, or on Ego4D-VQ and VISOR."),
     "distill": Command(
         "train",
@@ -34,6 +44,11 @@ COMMANDS = {
         "train",
         "pseudo_masks",
         "Make a mask for every box of Ego4D-VQ, once, before training. Can be interrupted and run again.",
+    ),
+    "frames": Command(
+        "train",
+        "frames",
+        "Store the frames of Ego4D-VQ that training reads, once, before training. Can be run again.",
     ),
     "average": Command(
         "average", "average", "Average weights files; the mean is often better than each of them."

@@ -1,7 +1,9 @@
-"""What several commands share: options, reading a query."""
+"""What several commands share: options, reading a query of one or several views."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +12,7 @@ import typer
 from egohieraloc.config import SearchConfig
 from egohieraloc.errors import QueryError
 from egohieraloc.query import Query, parse_box
+from egohieraloc.types import Box
 from egohieraloc.video.reader import Video
 
 if TYPE_CHECKING:
@@ -26,40 +29,116 @@ Settings = Annotated[
         "--set", help="Change a setting, e.g. temporal.rule=paper or network.dpm.top_k=1. Repeatable."
     ),
 ]
+Paper = Annotated[
+    bool,
+    typer.Option("--paper", help="The paper's method as printed; see docs/paper.md. --set wins over it."),
+]
+Sam = Annotated[
+    str | None,
+    typer.Option(
+        help="Segment queries with this SAM, a hub name or a folder, as the paper does; needs the extra hub."
+    ),
+]
 Fps = Annotated[str, typer.Option(help="Samples a second, or 'native' for every frame.")]
 FolderFps = Annotated[float, typer.Option(help="Images a second when VIDEO is a folder.")]
 Cache = Annotated[Path | None, typer.Option(help="Folder for features of videos.")]
+QueryImages = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--query",
+        help="An image of the object: a crop, or with --box a frame. Repeat it for images from other sides.",
+    ),
+]
+QueryBoxes = Annotated[
+    list[str] | None, typer.Option("--box", help="Where the object is in the image: x,y,w,h. One per image.")
+]
+Moments = Annotated[
+    list[float] | None,
+    typer.Option("--at", help="Take the query from this moment of the video, in seconds. One per --box."),
+]
+QueryMasks = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--query-mask", help="The object's pixels in the query image, white on black. One per image."
+    ),
+]
 
 
 def build_localizer(
     model: str,
     device: str | None,
-    settings: list[str] | None,
+    settings: Sequence[str] | None,
     fps: str,
     cache: Path | None,
+    *,
     engine: str | None = None,
+    sam: str | None = None,
 ) -> Localizer:
     """A Localizer from the common options."""
     from egohieraloc.localize import Localizer, LocalizerConfig
 
     rate = None if fps == "native" else _number(fps)
     config = LocalizerConfig(search=SearchConfig(fps=rate))
+    provider = None
+    if sam is not None:
+        from egohieraloc.models.sam import SamProvider
+
+        provider = SamProvider(sam, device=device)
     return Localizer.from_pretrained(
-        model, device=device, engine=engine, config=config, settings=settings or (), cache=cache
+        model,
+        device=device,
+        engine=engine,
+        config=config,
+        settings=settings or (),
+        cache=cache,
+        provider=provider,
     )
 
 
-def read_query(
-    video: Video, image: Path | None, box: str | None, at: float | None, mask: Path | None
-) -> Query:
-    """What the options describe: a crop, an image and a box, or a moment of the video and a box."""
-    region = parse_box(box) if box else None
-    if image is not None:
-        return Query.from_image(image, box=region, mask=mask, seen_at_s=at)
-    if at is None or region is None:
-        raise QueryError("Say what to look for: --query IMAGE, or --at SECONDS together with --box x,y,w,h.")
-    frame = video.frame_at(at)
-    return Query.from_image(frame.rgb, box=region, mask=mask, seen_at_s=frame.time_s)
+@dataclass(frozen=True)
+class QueryOptions:
+    """What --query, --box, --at and --query-mask say; each may come once for every view of the object."""
+
+    images: Sequence[Path]
+    boxes: Sequence[str]
+    moments_s: Sequence[float]
+    masks: Sequence[Path]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (*self.images, *self.masks)
+
+    def read(self, video: Video | None) -> Query:
+        """Crops, images and boxes, or moments of the video and boxes."""
+        if self.images:
+            count = self._count("--query", len(self.images))
+            views = zip(self.images, *self._filled(count), strict=True)
+            return Query.of_views(*(Query.from_image(i, box=b, mask=m, seen_at_s=t) for i, b, t, m in views))
+        if video is None or not self.moments_s or not self.boxes:
+            moment = "" if video is None else ", or --at SECONDS together with --box x,y,w,h"
+            raise QueryError(f"Say what to look for: --query IMAGE{moment}.")
+        count = self._count("--box", len(self.boxes))
+        frames = [video.frame_at(moment_s) for moment_s in self.moments_s]
+        shown = zip(frames, *self._filled(count), strict=True)
+        return Query.of_views(
+            *(Query.from_image(f.rgb, box=b, mask=m, seen_at_s=f.time_s) for f, b, _, m in shown)
+        )
+
+    def _count(self, name: str, wanted: int) -> int:
+        given = {"--box": self.boxes, "--at": self.moments_s, "--query-mask": self.masks}
+        for option, values in given.items():
+            if len(values) not in (0, wanted):
+                raise QueryError(
+                    f"Got {wanted} {name} and {len(values)} {option}: give {option} once for each, in the "
+                    "same order, or not at all."
+                )
+        return wanted
+
+    def _filled(
+        self, count: int
+    ) -> tuple[Sequence[Box | None], Sequence[float | None], Sequence[Path | None]]:
+        none = [None] * count
+        return [parse_box(box) for box in self.boxes] or none, self.moments_s or none, self.masks or none
 
 
 def _number(text: str) -> float:

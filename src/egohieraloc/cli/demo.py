@@ -42,7 +42,7 @@ def demo(
     truth = bundled.load_truth()
     video = Video.open(bundled.CLIP)
     query = Query.from_image(bundled.QUERY, box=truth.query_box)
-    localizer = common.build_localizer(model, device, DEMO_SETTINGS, "5", None, engine)
+    localizer = common.build_localizer(model, device, DEMO_SETTINGS, "5", None, engine=engine)
     print(f"Searching for the {truth.target_name} in a walk of {video.duration_s:.0f} s ...")
     with progress_bars() as progress:
         result = localizer.locate(query, video, in_3d=in_3d, progress=progress)

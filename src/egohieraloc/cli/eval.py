@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, wraps
@@ -14,22 +14,24 @@ import typer
 
 from egohieraloc import threads
 from egohieraloc.cli import common, score
+from egohieraloc.config import FusionConfig
 from egohieraloc.data.base import ClipQueries, QueryKey
 from egohieraloc.data.ego4d import read_vq2d
 from egohieraloc.data.ego4d_3d import read_mapping, read_vq3d, visual_queries_of_places
-from egohieraloc.data.egotracks import read_egotracks
+from egohieraloc.data.egotracks import read_clip_lengths, read_egotracks
 from egohieraloc.data.trek150 import read_trek150
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import egotracks, tables, trek150, vq2d, vq3d
-from egohieraloc.evaluation.predictions import read_vq2d_predictions
+from egohieraloc.evaluation.predictions import TrackAnswer, read_vq2d_predictions
 from egohieraloc.evaluation.run_tracking import EgoTracksAnswers, Trek150Answers
 from egohieraloc.evaluation.run_vq2d import ClipAnswers, System, Vq2dAnswers
-from egohieraloc.evaluation.run_vq3d import ScanCameras, Vq3dAnswers, mapped_queries
+from egohieraloc.evaluation.run_vq3d import ScanCameras, Vq3dAnswers, mapped_queries, median_depth_variance
 from egohieraloc.evaluation.runner import Execution, run_benchmark, run_info
 from egohieraloc.inference.store import default_cache
 from egohieraloc.models.weights import find_weights
+from egohieraloc.paper import settings_for
 from egohieraloc.progress import progress_bars
-from egohieraloc.settings import to_dict
+from egohieraloc.settings import to_dict, update
 
 app = typer.Typer(help="Run over a benchmark and score the predictions.", no_args_is_help=True)
 
@@ -54,12 +56,14 @@ class RunOptions:
     ] = None
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at a clip that is missing or cannot be read.")
+        bool, typer.Option("--strict", help="Stop at a query or clip that is missing or cannot be read.")
     ] = False
     model: common.Model = "mini"
     device: common.Device = None
     engine: common.Engine = None
     settings: common.Settings = None
+    paper: common.Paper = False
+    sam: common.Sam = None
     cache: common.Cache = None
 
     @cached_property
@@ -67,12 +71,15 @@ class RunOptions:
         """Paths are made absolute: other processes may start elsewhere."""
         model = str(Path(self.model).resolve()) if Path(self.model).is_file() else self.model
         cache = (self.cache or default_cache()).resolve()
-        return System(model, self.device, tuple(self.settings or ()), cache, self.engine)
+        sam = str(Path(self.sam).resolve()) if self.sam and Path(self.sam).is_dir() else self.sam
+        settings = settings_for(self.settings, paper=self.paper)
+        return System(model, self.device, settings, cache, engine=self.engine, sam=sam)
 
     @property
     def model_info(self) -> dict[str, Any]:
         model, weights = find_weights(self.system.model).stem, self.system.weights.fingerprint
-        return {"model": model, "weights": weights, **to_dict(self.system.config)}
+        sam = {} if self.sam is None else {"sam": self.sam}
+        return {"model": model, "weights": weights, **sam, **to_dict(self.system.config)}
 
 
 def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -121,6 +128,12 @@ def eval_vq3d(
     depth: Annotated[
         Path | None, typer.Option(help="Metric depth: <clip>/<frame>.png (16 bit, mm) or .npy (m).")
     ] = None,
+    sigma_0: Annotated[
+        Path | None,
+        typer.Option(
+            help="Predictions of an earlier run with depth: their median depth variance is sigma_0²."
+        ),
+    ] = None,
     split: score.Split = None,
 ) -> None:
     """Ego4D VQ3D: the object's place in the scan, from our 2D response tracks or given ones."""
@@ -134,6 +147,9 @@ def eval_vq3d(
         raise DataError(f"None of the {len(given)} predictions in {tracks} is for one of the 2D queries.")
     source = run.model_info if tracks is None else {"tracks": tracks.name}
     place = run.system.config.place
+    _check_fusion(place.fusion, depth, given)
+    if sigma_0 is not None:
+        place = update(place, {"fusion": {"depth_variance": median_depth_variance(sigma_0, place.fusion)}})
     config = {**source, "place": to_dict(place), "depth": depth is not None}
     about = run_info("vq3d", config=config, seed=SEED)
     answers = Vq3dAnswers(
@@ -145,7 +161,12 @@ def eval_vq3d(
         tracks=given,
     )
     found = _run(mapped_queries(places, visual), answers, about, run)
-    if _has_truth([place.boxes is not None for place in places]):
+    if place.fusion.literal and place.fusion.depth_variance is None:
+        typer.echo(
+            "sigma_0 was the median over each track's views; the paper's is that over the validation set: "
+            f"run again with --sigma-0 {run.out}."
+        )
+    if _has_truth([place.boxes is not None for place in places if not place.problem]):
         _finish(vq3d.report_vq3d(places, found, visual), about, run)
 
 
@@ -156,6 +177,8 @@ def eval_egotracks(
     protocol: Annotated[
         TrackingProtocol, typer.Option(help="Start at the first frame (vs) or at the crop (vc).")
     ] = TrackingProtocol.vct_vc,
+    clip_info: score.ClipInfo = None,
+    grid: score.Grid = False,
     split: score.Split = None,
 ) -> None:
     """EgoTracks: vct-vs starts at the first frame without a box, vct-vc at the crop and goes both ways."""
@@ -167,7 +190,8 @@ def eval_egotracks(
     found = _run(annotated, answers, about, run)
     queries = [query for clip in annotated for query in clip.queries]
     if _has_truth([any(query.truth is not None for query in queries)]):
-        _finish(egotracks.report_egotracks(queries, found), about, run)
+        lengths = read_clip_lengths(clip_info) if clip_info else None
+        _finish(egotracks.report_egotracks(queries, found, lengths, grid=grid), about, run)
 
 
 @command("trek150")
@@ -181,10 +205,28 @@ def eval_trek150(run: RunOptions, protocol: score.TrekProtocolOption = score.Tre
     _finish(trek150.report_trek150(sequences, protocol.value, boxes), about, run)
 
 
+def _check_fusion(
+    fusion: FusionConfig, depth: Path | None, tracks: Mapping[QueryKey, TrackAnswer] | None
+) -> None:
+    """A mean of back-projected points needs depth; its semantic factors need confidences of masks."""
+    if fusion.triangulate and not fusion.literal:
+        return
+    if depth is None:
+        raise DataError(
+            "The paper's mean of back-projected points (place.fusion.literal=true or triangulate=false, so "
+            "also --paper and the rows gsjc-*) needs depth: give --depth DIR."
+        )
+    if tracks and all(answer.frame_confidences is None for answer in tracks.values()):
+        typer.echo(
+            "The tracks have no confidences of masks (frame_confidences): P_ave, P_thr and P_max are equal."
+        )
+
+
 def _run(
     clips: Sequence[ClipQueries[Any]], answers: ClipAnswers, about: dict[str, Any], run: RunOptions
 ) -> dict[QueryKey, Any]:
     """Answer the queries of all clips that exist, and say what is missing."""
+    score.tell_problems([query for clip in clips for query in clip.queries], strict=run.strict)
     existing = _existing(clips, answers, strict=run.strict)
     threads.settle(run.workers)  # else every process would take all cores
     execution = Execution(workers=run.workers, ray_address=run.ray, resume=run.resume)

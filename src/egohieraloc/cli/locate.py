@@ -11,36 +11,34 @@ import typer
 
 from egohieraloc.cli import common
 from egohieraloc.cli import space_options as space
+from egohieraloc.paper import settings_for
 from egohieraloc.progress import progress_bars
 from egohieraloc.report.build import write_views
 from egohieraloc.report.recording import find_rerun, write_recording
 from egohieraloc.result import answer_folder
 from egohieraloc.video.reader import Video
 
-QueryImage = Annotated[
-    Path | None, typer.Option(help="An image of the object: a crop, or with --box a frame.")
-]
-QueryBox = Annotated[str | None, typer.Option(help="Where the object is in the image: x,y,w,h.")]
-At = Annotated[float | None, typer.Option(help="Take the query from this moment of the video, in seconds.")]
-QueryMask = Annotated[
-    Path | None, typer.Option(help="The object's pixels in the query image, white on black.")
-]
 Until = Annotated[float | None, typer.Option(help="The query time; only what was before it is searched.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for result.json, report.html, overlay.mp4, masks.")]
 Rrd = Annotated[Path | None, typer.Option(help="Write a Rerun recording here; needs the extra viz.")]
 
 
 def locate(
-    video: Annotated[Path, typer.Argument(help="A video file, or a folder of images.")],
-    query: QueryImage = None,
-    box: QueryBox = None,
-    at: At = None,
-    query_mask: QueryMask = None,
+    video: Annotated[
+        Path, typer.Argument(help="A video file, a folder of images, or an Aria recording (.vrs).")
+    ],
+    query: common.QueryImages = None,
+    box: common.QueryBoxes = None,
+    at: common.Moments = None,
+    query_mask: common.QueryMasks = None,
     until: Until = None,
     out: Out = None,
     rrd: Rrd = None,
     in_3d: Annotated[bool, typer.Option("--3d", help="Also say where it is in space.")] = False,
     cameras: space.Cameras = None,
+    intrinsics: space.Intrinsics = None,
+    time_offset: space.TimeOffset = None,
+    cameras_unit: space.CamerasUnit = None,
     depth: space.Depth = None,
     depth_model: space.DepthModel = None,
     positions: space.Positions = None,
@@ -54,19 +52,24 @@ def locate(
     fps: common.Fps = "5",
     folder_fps: common.FolderFps = 5.0,
     settings: common.Settings = None,
+    paper: common.Paper = False,
+    sam: common.Sam = None,
     cache: common.Cache = None,
 ) -> None:
     """Find the last appearance of an object in a video."""
     source = Video.open(video, folder_fps=folder_fps)
-    searched = common.read_query(source, query, box, at, query_mask)
+    asked = common.QueryOptions(query or (), box or (), at or (), query_mask or ())
+    searched = asked.read(source)
     given = space.SpaceOptions(
-        cameras, depth, depth_model, positions, posed_images, known_length, camera_height
-    )
+        cameras, intrinsics, time_offset, cameras_unit, depth, depth_model,
+        positions, posed_images, known_length, camera_height,
+    )  # fmt: skip
     sources = given.sources(source, in_3d=in_3d, device=device)
-    localizer = common.build_localizer(model, device, settings, fps, cache, engine)
+    words = settings_for(settings, paper=paper)
+    localizer = common.build_localizer(model, device, words, fps, cache, engine=engine, sam=sam)
     if rrd is not None:
         find_rerun()  # what is missing to write the answer shows now, not after the search
-    with answer_folder(out, video, query, query_mask, cameras) if out else nullcontext() as folder:
+    with answer_folder(out, video, *asked.files, cameras) if out else nullcontext() as folder:
         with progress_bars(enabled=not json) as progress:
             result = localizer.locate(
                 searched, source, until_s=until, in_3d=in_3d, space=sources, progress=progress

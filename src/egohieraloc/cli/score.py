@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from egohieraloc.data.base import QueryKey
+from egohieraloc.data.base import HasKey, QueryKey
 from egohieraloc.data.ego4d import VisualQuery, read_vq2d
 from egohieraloc.data.ego4d_3d import PlaceQuery, read_mapping, read_vq3d, visual_queries_of_places
 from egohieraloc.data.egotracks import TrackingQuery, read_clip_lengths, read_egotracks
@@ -33,6 +33,10 @@ Predictions = Annotated[
 Split = Annotated[str | None, typer.Option(help="Only this split of the annotation file.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write all numbers to this file.")]
 ClipInfo = Annotated[Path | None, typer.Option(help="EgoTracks' clip_info.json, for the clips' lengths.")]
+Grid = Annotated[
+    bool,
+    typer.Option("--grid", help="Score 5 frames a second, not every frame as EgoTracks' authors do."),
+]
 Out = Annotated[Path, typer.Option(help="Where to write.")]
 
 
@@ -65,6 +69,7 @@ def score_vq2d(
 ) -> None:
     """Ego4D VQ2D: tAP, stAP, recovery and success."""
     queries = _visual_queries(annotations, split)
+    tell_problems(queries)
     report = vq2d.report_vq2d(queries, read_vq2d_predictions(predictions, queries))
     publish(report, _about("vq2d", annotations, predictions), json)
 
@@ -84,6 +89,7 @@ def score_vq3d(
 ) -> None:
     """Ego4D VQ3D: success, distance, angle and coverage."""
     places = list(read_vq3d(annotations, split=split))
+    tell_problems(places)
     visual = None
     if vq2d_annotations and mapping:
         queries = _visual_queries(vq2d_annotations, split)
@@ -99,13 +105,16 @@ def score_egotracks(
     annotations: Annotations,
     predictions: Predictions,
     clip_info: ClipInfo = None,
+    grid: Grid = False,
     split: Split = None,
     json: Json = None,
 ) -> None:
     """EgoTracks: average overlap, precision, recall and F."""
     queries = _tracking_queries(annotations, split)
+    tell_problems(queries)
     answers = egotracks.read_egotracks_predictions(predictions, queries)
-    report = egotracks.report_egotracks(queries, answers, read_clip_lengths(clip_info) if clip_info else None)
+    lengths = read_clip_lengths(clip_info) if clip_info else None
+    report = egotracks.report_egotracks(queries, answers, lengths, grid=grid)
     publish(report, _about("egotracks", annotations, predictions), json)
 
 
@@ -241,6 +250,17 @@ def publish(report: tables.BenchmarkReport, about: Mapping[str, Any], path: Path
         typer.echo(note)
     if path is not None:
         write_results(path, about, report.to_json())
+
+
+def tell_problems(queries: Sequence[HasKey], *, strict: bool = False) -> None:
+    """List the queries whose records cannot be used; with `strict`, or when none can, that is an error."""
+    problems = [query.problem for query in queries if query.problem]
+    if problems and len(problems) == len(queries):
+        raise DataError(f"No query of the annotation file can be used: {problems[0]}")
+    if strict and problems:
+        raise DataError(f"{problems[0]} Without --strict it counts as not answered.")
+    for problem in problems:
+        typer.echo(f"Not answered: {problem}")
 
 
 def show(table: Table) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from egohieraloc.geometry.depth import read_depth_folder
-from egohieraloc.geometry.reconstruction import read_cameras
+from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.geometry.reference import (
     CameraHeight,
     PosedImages,
@@ -19,6 +17,7 @@ from egohieraloc.geometry.reference import (
     read_known_positions,
     read_posed_images,
 )
+from egohieraloc.video.aria import AriaRecording
 from egohieraloc.video.folder import Folder
 from egohieraloc.video.reader import Video
 
@@ -26,10 +25,22 @@ if TYPE_CHECKING:
     from egohieraloc.localize import DepthSource, SpaceSources
 
 Cameras = Annotated[
-    Path | None, typer.Option(help="With --3d: a cameras.json instead of poses from the video.")
+    Path | None,
+    typer.Option(
+        help="With --3d: poses of a device or program: cameras.json, COLMAP, transforms.json, TUM, EuRoC, "
+        "Record3D, Polycam, Aria's MPS."
+    ),
+]
+Intrinsics = Annotated[Path | None, typer.Option(help="The lens, for --cameras that hold none (TUM, EuRoC).")]
+TimeOffset = Annotated[
+    float | None, typer.Option(help="Time of the clock of --cameras at the start of the video, in seconds.")
+]
+CamerasUnit = Annotated[
+    Literal["m", "sfm"] | None, typer.Option(help="The unit of --cameras where the file does not say it.")
 ]
 Depth = Annotated[
-    Path | None, typer.Option(help="With --3d: a folder of metric depth maps named by frame number.")
+    Path | None,
+    typer.Option(help="With --3d: metric depth maps: a folder (PNG, EXR, .npy), or Aria's depth VRS."),
 ]
 DepthModel = Annotated[
     str | None, typer.Option(help="With --3d: a depth network of the hub, by name or folder.")
@@ -54,6 +65,9 @@ class SpaceOptions:
     """The options as given."""
 
     cameras: Path | None
+    intrinsics: Path | None
+    time_offset: float | None
+    cameras_unit: Literal["m", "sfm"] | None
     depth: Path | None
     depth_model: str | None
     positions: Path | None
@@ -69,11 +83,27 @@ class SpaceOptions:
             return None
         from egohieraloc.localize import SpaceSources
 
-        cameras = read_cameras(self.cameras) if self.cameras else None
+        cameras = self._cameras(video)
         reference = self._reference(video)
         if cameras is not None and isinstance(reference, PosedImages):
             raise typer.BadParameter("--posed-images are registered into a map; --cameras brings none.")
         return SpaceSources(cameras=cameras, depth=self._depth(video, device), reference=reference)
+
+    def _cameras(self, video: Video) -> Reconstruction | None:
+        """The given poses; what was found out about them is told on the way."""
+        if self.cameras is None:
+            if (self.intrinsics, self.time_offset, self.cameras_unit) != (None, None, None):
+                raise typer.BadParameter("--intrinsics, --time-offset and --cameras-unit are of --cameras.")
+            return None
+        from egohieraloc.recorded import CameraOptions, cameras_for
+
+        options = CameraOptions(
+            intrinsics=self.intrinsics, time_offset_s=self.time_offset or 0.0, unit=self.cameras_unit
+        )
+        cameras, words = cameras_for(video, self.cameras, options)
+        for line in words:
+            typer.echo(line, err=True)
+        return cameras
 
     def _reference(self, video: Video) -> Reference | None:
         """What makes the camera path metric: one of the four, or nothing."""
@@ -96,7 +126,11 @@ class SpaceOptions:
         if self.depth is not None and self.depth_model is not None:
             raise typer.BadParameter("Give --depth or --depth-model, not both.")
         if self.depth is not None:
-            return partial(read_depth_folder, self.depth)
+            from egohieraloc.geometry.device_depth import depth_of_device
+            from egohieraloc.recorded import frame_table
+
+            clock = video.backend.device_ns if isinstance(video.backend, AriaRecording) else None
+            return depth_of_device(self.depth, frame_table(video), clock)
         if self.depth_model is None:
             return None
         from egohieraloc.models.depth import DepthNetwork

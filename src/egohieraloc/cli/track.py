@@ -12,6 +12,7 @@ import typer
 
 from egohieraloc.cli import common
 from egohieraloc.files import atomic_path
+from egohieraloc.paper import settings_for
 from egohieraloc.query import parse_box
 from egohieraloc.video.reader import Video
 
@@ -28,10 +29,12 @@ def track(
     fps: common.Fps = "native",
     folder_fps: common.FolderFps = 5.0,
     settings: common.Settings = None,
+    paper: common.Paper = False,
 ) -> None:
     """Follow an object through a video; prints one JSON line per frame: frame, time_s, box and score."""
     source = Video.open(video, folder_fps=folder_fps)
-    localizer = common.build_localizer(model, device, settings, fps, None, engine)
+    words = settings_for(settings, paper=paper)
+    localizer = common.build_localizer(model, device, words, fps, None, engine=engine)
     region = parse_box(box)
     walks = [localizer.track(source, region, at_s=at)]
     if backward:

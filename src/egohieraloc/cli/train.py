@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,8 @@ Data = Annotated[Path, typer.Option(help="Folder with photos/ and sprites/, or w
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Change a setting, such as optim.steps=100.")
 ]
+
+Part = Annotated[str, typer.Option(help="k/n: the k-th of n parts, for n processes or GPUs.")]
 
 
 def train(
@@ -36,13 +39,16 @@ def train(
 ) -> None:
     """Train a network on composed clips, or on Ego4D-VQ and VISOR."""
     from egohieraloc.training.preview import write_contact_sheet
-    from egohieraloc.training.recipe import read_recipe, run_recipe, sample_clips
+    from egohieraloc.training.recipe import changes_since, read_recipe, run_recipe, sample_clips
 
     recipe = read_recipe(config, settings or [])
     if preview:
         write_contact_sheet(out, sample_clips(recipe, data, publishable=publishable))
         print(f"Wrote {out / 'contact_sheet.png'} and a smaller overview, contact_sheet.jpg.")
         return
+    changes = changes_since(out, recipe) if resume else []
+    if changes and os.environ.get("RANK", "0") == "0":
+        print("The run was begun with other settings:", *changes, sep="\n  ")
     state = run_recipe(recipe, data, out, resume=resume, minutes=minutes)
     print(f"Stopped after step {state.step} of {recipe.optim.steps}; weights are in {out}.")
 
@@ -91,6 +97,7 @@ def pseudo_masks(
     sam: Annotated[
         str, typer.Option(help="SAM: a name on the Hugging Face hub, or a folder.")
     ] = "facebook/sam-vit-base",
+    part: Part = "1/1",
     device: common.Device = None,
     settings: Settings = None,
 ) -> None:
@@ -102,6 +109,37 @@ def pseudo_masks(
     footage = ego4d_footage(read_recipe(config, settings or []).footage, data)
     with progress_bars() as show:
         made = footage.make_masks(
-            SamProvider(sam, device=device), progress=lambda done, total: show("masks", done, total)
+            SamProvider(sam, device=device),
+            progress=lambda done, total: show("masks", done, total),
+            part=_part(part),
         )
-    print(f"Made the masks of {made} objects; all {len(footage.objects)} have masks now.")
+    of = f"part {part} of the clips has" if part != "1/1" else f"all {len(footage.objects)} have"
+    print(f"Made the masks of {made} objects; {of} masks now.")
+
+
+def frames(
+    config: Config,
+    data: Data,
+    side: Annotated[
+        int, typer.Option(min=32, help="Longer side of the stored images; queries are cut from them too.")
+    ] = 896,
+    part: Part = "1/1",
+    settings: Settings = None,
+) -> None:
+    """Store the frames of Ego4D-VQ that training reads, once, before training. Can be run again."""
+    from egohieraloc.training.footage.loading import ego4d_footage
+    from egohieraloc.training.recipe import read_recipe
+
+    footage = ego4d_footage(read_recipe(config, settings or []).footage, data)
+    with progress_bars() as show:
+        stored = footage.store_frames(
+            side=side, progress=lambda done, total: show("clips", done, total), part=_part(part)
+        )
+    print(f"Stored {stored} frames; what was there already was left as it is.")
+
+
+def _part(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
+        raise typer.BadParameter(f"--part is written k/n with k from 1 to n, got '{text}'")
+    return int(number), int(count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -123,6 +124,10 @@ class HasKey(Protocol):
     @property
     def key(self) -> QueryKey: ...
 
+    @property
+    def problem(self) -> str:
+        """Why the annotation file's record cannot be used; such a query counts as not answered."""
+
 
 QueryT = TypeVar("QueryT", bound=HasKey, covariant=True)
 
@@ -152,6 +157,17 @@ def group_by_clip(
     ]
 
 
+def distinct(clips: Iterable[ClipQueries[QueryT]], path: str | Path) -> Iterator[ClipQueries[QueryT]]:
+    """The clips as they come; two queries of one name are refused: their answers could not be told apart."""
+    seen: set[QueryKey] = set()
+    for clip in clips:
+        for query in clip.queries:
+            if query.key in seen:
+                raise DataError(f"{path} asks twice for {query.key}. Give one of them another id.")
+            seen.add(query.key)
+        yield clip
+
+
 @contextmanager
 def reading(where: str) -> Iterator[None]:
     """Turn what goes wrong while a record is read into a DataError that says where."""
@@ -159,5 +175,5 @@ def reading(where: str) -> Iterator[None]:
         yield
     except KeyError as error:
         raise DataError(f"{where}: the field {error} is missing.") from error
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
+    except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise DataError(f"{where}: {error}.") from error

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from egohieraloc.data.base import ClipQueries, QueryKey, Skipped, Track, group_by_clip, reading
+from egohieraloc.data.base import ClipQueries, QueryKey, Skipped, Track, distinct, group_by_clip, reading
 from egohieraloc.data.stream import starts_with_array, stream_array, stream_object
+from egohieraloc.errors import DataError
 from egohieraloc.types import Box
 
 
@@ -26,6 +28,7 @@ class VisualQuery:
     height: int
     object_title: str
     response: Track | None  # None in files without answers
+    problem: str = ""  # why the record cannot be used; then there is no crop, and perhaps an empty response
 
     @property
     def unseen_s(self) -> float | None:
@@ -37,12 +40,14 @@ class VisualQuery:
 
 def read_vq2d(path: str | Path, *, split: str | None = None) -> Iterator[ClipQueries[VisualQuery]]:
     """Clips in the order of the file, read video by video. Invalid queries are in `skipped`."""
-    if starts_with_array(path):
-        yield from _read_flattened(path, split)
-        return
+    clips = _read_flattened(path, split) if starts_with_array(path) else _read_videos(path, split)
+    yield from distinct(clips, path)
+
+
+def _read_videos(path: str | Path, split: str | None) -> Iterator[ClipQueries[VisualQuery]]:
     for _, video in (item for item in stream_object(path, array="videos") if item[0] == "videos"):
         with reading(str(path)):
-            video_uid, clips = video["video_uid"], video["clips"]
+            video_uid, clips = video["video_uid"], list(video["clips"])
             wanted = split is None or video["split"] == split
         for index, clip in enumerate(clips if wanted else ()):
             yield _read_clip(clip, video_uid, index, f"{path}: video {video_uid}")
@@ -79,12 +84,26 @@ def _read_clip(clip: dict[str, Any], video_uid: str, index: int, where: str) -> 
         for place, annotation in enumerate(clip["annotations"]):
             for query_set, query in annotation.get("query_sets", {}).items():
                 key = QueryKey(name, annotation_name(annotation.get("annotation_uid"), place), query_set)
-                with reading(f"{where}, {key}"):
-                    if not query["is_valid"]:
-                        skipped.append(Skipped(query_set, "marked as not valid in the annotation file"))
-                    else:
-                        queries.append(_query(query, key, place, fps))
+                if isinstance(query, dict) and query.get("is_valid") is False:
+                    skipped.append(Skipped(query_set, "marked as not valid in the annotation file"))
+                else:
+                    queries.append(_usable(query, key, place, fps, where=f"{where}, {key}"))
         return ClipQueries(name, video_uid, clip["clip_uid"], fps, tuple(queries), tuple(skipped))
+
+
+def _usable(query: Any, key: QueryKey, annotation_index: int, fps: float, *, where: str) -> VisualQuery:
+    """The query; where its record is broken one that says why, with its response if that is whole."""
+    try:
+        with reading(where):
+            return _query(query, key, annotation_index, fps)
+    except DataError as error:
+        response = None
+        if isinstance(query, dict) and "response_track" in query:
+            with suppress(DataError), reading(where):
+                response = _contiguous(track_from_boxes(query["response_track"]))
+            response = response or Track.empty()
+        nowhere = Box(0.0, 0.0, 0.0, 0.0)
+        return VisualQuery(key, annotation_index, 0, 0, nowhere, fps, 0, 0, "", response, problem=str(error))
 
 
 def _query(query: dict[str, Any], key: QueryKey, annotation_index: int, fps: float) -> VisualQuery:
@@ -122,7 +141,7 @@ def _read_flattened(path: str | Path, split: str | None) -> Iterator[ClipQueries
                 key = QueryKey(name, item["dataset_uid"], item["query_set"])
             if split is not None and not key.annotation.startswith(f"{split}_"):
                 continue
-            with reading(f"{path}: {key}"):
-                yield ClipQueries(name, video_uid, item["clip_uid"], fps, ()), _query(item, key, place, fps)
+            query = _usable(item, key, place, fps, where=f"{path}: {key}")
+            yield ClipQueries(name, video_uid, item["clip_uid"], fps, ()), query
 
     yield from group_by_clip(items())

@@ -6,8 +6,9 @@ is in the scan's frame, called `world`: (x, y, z) of the file becomes (y, -x, z)
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ class PlaceQuery:
     scan_uid: str
     object_title: str
     boxes: tuple[Box3D, Box3D] | None
+    problem: str = ""  # why the record cannot be used; then it has no boxes
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,8 @@ class ClipPoses:
     """Camera poses of a clip's frames at 5 per second, in the scan's frame."""
 
     cam_from_world: Floats  # (N, 3, 4)
-    is_good: NDArray[np.bool_]  # (N,)
+    is_good: NDArray[np.bool_]  # (N,) False also where the file has no matrix
+    problem: str = ""  # why the clip's record cannot be used; then there are no frames
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def read_vq3d(path: str | Path, *, split: str | None = None) -> Iterator[PlaceQu
         if key != "videos":
             continue
         with reading(str(path)):
-            video_uid, scan_uid, clips = video["video_uid"], video.get("scan_uid") or "", video["clips"]
+            video_uid, scan_uid, clips = video["video_uid"], video.get("scan_uid") or "", list(video["clips"])
             wanted = split is None or video["split"] == split
         for index, clip in enumerate(clips if wanted else ()):
             yield from _read_clip(clip, video_uid, scan_uid, index, f"{path}: video {video_uid}")
@@ -128,13 +131,23 @@ def read_clip_poses(path: str | Path) -> dict[str, ClipPoses]:
     """`all_clips_camera_poses_*.json`: by clip."""
     poses: dict[str, ClipPoses] = {}
     for clip_uid, clip in stream_object(path, array=""):
-        with reading(f"{path}: clip {clip_uid}"):
-            cam_from_world = np.array(clip["camera_poses"], np.float64).reshape(-1, 3, 4)
-            is_good = np.array(clip["good_poses"], bool)
-            if len(is_good) != len(cam_from_world):
-                raise ValueError(f"{len(is_good)} flags for {len(cam_from_world)} poses")
-            poses[clip_uid] = ClipPoses(cam_from_world, is_good)
+        try:
+            with reading(f"{path}: clip {clip_uid}"):
+                poses[clip_uid] = _clip_poses(clip["camera_poses"], clip["good_poses"])
+        except DataError as error:
+            poses[clip_uid] = ClipPoses(np.zeros((0, 3, 4)), np.zeros(0, bool), str(error))
     return poses
+
+
+def _clip_poses(matrices: list[Any], good: list[bool]) -> ClipPoses:
+    if len(good) != len(matrices):
+        raise ValueError(f"{len(good)} flags for {len(matrices)} poses")
+    cam_from_world = np.full((len(matrices), 3, 4), np.nan)
+    for number, matrix in enumerate(matrices):
+        with suppress(TypeError, ValueError):  # a frame without a matrix is a frame without a pose
+            cam_from_world[number] = np.array(matrix, np.float64).reshape(-1, 4)[:3]
+    known = np.isfinite(cam_from_world).all((1, 2))
+    return ClipPoses(cam_from_world, np.array(good, bool) & known)
 
 
 def read_intrinsics(path: str | Path) -> dict[str, tuple[Intrinsics, ...]]:
@@ -151,17 +164,22 @@ def _read_clip(
 ) -> Iterator[PlaceQuery]:
     with reading(where):
         name, annotations = clip_name(clip["clip_uid"], video_uid, index), clip["annotations"]
+        query_sets = [list(annotation.get("query_sets", {}).items()) for annotation in annotations]
     for place, annotation in enumerate(annotations):
-        for query_set, query in annotation.get("query_sets", {}).items():
+        for query_set, query in query_sets[place]:
             key = QueryKey(name, annotation_name(annotation.get("annotation_uid"), place), query_set)
-            with reading(f"{where}, {key}"):
-                title = query.get("object_title") or ""
-                yield PlaceQuery(key, video_uid, place, scan_uid, title, _boxes(query))
+            title, boxes, problem = "", None, ""
+            try:
+                with reading(f"{where}, {key}"):
+                    title, boxes = query.get("object_title") or "", _boxes(query)
+            except DataError as error:
+                problem = str(error)
+            yield PlaceQuery(key, video_uid, place, scan_uid, title, boxes, problem)
 
 
 def _camera(size: str, camera: dict[str, float]) -> Intrinsics:
     """`size` is the text of a Python pair, such as "('1920', '1080')"."""
-    width, height = (int(v) for v in ast.literal_eval(size))
+    width, height = (int(v) for v in re.findall(r"\d{1,6}", size))
     focal, center_x, center_y, k1, k2 = (float(camera[field]) for field in ("f", "cx", "cy", "k1", "k2"))
     return Intrinsics(width, height, focal, center_x, center_y, k1, k2)
 

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from egohieraloc.data.base import ClipQueries, Ints, QueryKey, Skipped, Track, TrackingPass, reading
+from egohieraloc.data.base import ClipQueries, Ints, QueryKey, Skipped, Track, TrackingPass, distinct, reading
 from egohieraloc.data.ego4d import annotation_name, clip_name, track_from_boxes
 from egohieraloc.data.stream import stream_object
+from egohieraloc.errors import DataError
 from egohieraloc.types import Box
 
 FRAME = "exported_clip_frame_number"
@@ -33,6 +35,7 @@ class TrackingQuery:
     crop: Box
     truth: Track | None  # where it is visible, the crop's frame among them; None where there is no answer
     size: tuple[int, int] | None = None  # width and height of the annotated images, where the file says it
+    problem: str = ""  # why the record cannot be used
 
     @property
     def longest_absence_s(self) -> float | None:
@@ -49,11 +52,15 @@ class TrackingQuery:
 
 def read_egotracks(path: str | Path, *, split: str | None = None) -> Iterator[ClipQueries[TrackingQuery]]:
     """Clips in the order of the file. A query without a place in an exported clip is in `skipped`."""
+    yield from distinct(_read_videos(path, split), path)
+
+
+def _read_videos(path: str | Path, split: str | None) -> Iterator[ClipQueries[TrackingQuery]]:
     for member, video in stream_object(path, array="videos"):
         if member != "videos":
             continue
         with reading(str(path)):
-            video_uid, clips = video["video_uid"], video["clips"]
+            video_uid, clips = video["video_uid"], list(video["clips"])
             wanted = split is None or video["split"] == split
         for index, clip in enumerate(clips if wanted else ()):
             with reading(f"{path}: video {video_uid}"):
@@ -96,13 +103,16 @@ def _read_queries(
     for place, annotation in enumerate(clip["annotations"]):
         for query_set, query in annotation.get("query_sets", {}).items():
             key = QueryKey(name, annotation_name(annotation.get("annotation_uid"), place), query_set)
-            with reading(f"{where}, {key}"):
-                if not query.get("is_valid", True):
-                    skipped.append(Skipped(query_set, "marked as not valid in the annotation file"))
-                elif query["visual_crop"].get(FRAME) is None:
-                    skipped.append(Skipped(query_set, "its crop has no frame in an exported clip"))
-                else:
-                    queries.append(_query(query, key))
+            try:
+                with reading(f"{where}, {key}"):
+                    if not query.get("is_valid", True):
+                        skipped.append(Skipped(query_set, "marked as not valid in the annotation file"))
+                    elif query["visual_crop"].get(FRAME) is None:
+                        skipped.append(Skipped(query_set, "its crop has no frame in an exported clip"))
+                    else:
+                        queries.append(_query(query, key))
+            except DataError as error:
+                queries.append(_broken(query, key, str(error)))
     return tuple(queries), tuple(skipped)
 
 
@@ -117,6 +127,17 @@ def _query(query: dict[str, Any], key: QueryKey) -> TrackingQuery:
         truth=_truth(query),
         size=(int(width), int(height)) if width and height else None,
     )
+
+
+def _broken(query: Any, key: QueryKey, problem: str) -> TrackingQuery:
+    """A query that cannot be asked, with its truth as far as that is whole: it counts as lost."""
+    truth, title = None, ""
+    if isinstance(query, dict):
+        title = str(query.get("object_title") or "")
+        with suppress(DataError), reading(""):
+            boxes = [*query["lt_track"], *query.get("visual_clip", ())]
+            truth = track_from_boxes(list({box[FRAME]: box for box in boxes}.values()), FRAME)
+    return TrackingQuery(key, title, -1, Box(0.0, 0.0, 0.0, 0.0), truth, problem=problem)
 
 
 def _truth(query: dict[str, Any]) -> Track | None:

@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from egohieraloc.documents import check_json
 from egohieraloc.errors import DataError
 
 CHUNK_CHARACTERS = 1 << 20
+MAX_CHARACTERS = 1 << 28  # of a value, or of a file that is read whole; packed ones may claim more
 _DECODER = json.JSONDecoder()
 
 
@@ -97,8 +99,12 @@ class _Text:
     def more(self, *, everything: bool = False) -> bool:
         """Read on: the window grows fast, since a value that is not whole is decoded again from its start."""
         rest = self.window[self.position :]
+        room = MAX_CHARACTERS - len(rest)
+        if room <= 0:
+            raise self.problem(f"has a value of more than {MAX_CHARACTERS / 1e6:.0f} million characters")
         try:
-            read = self.file.read(-1 if everything else max(CHUNK_CHARACTERS, 3 * len(rest)))
+            wanted = room if everything else max(CHUNK_CHARACTERS, 3 * len(rest))
+            read = self.file.read(min(wanted, room))
         except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
             raise DataError(f"Cannot read {self.path}: {error}.") from error
         self.window, self.position = rest + read, 0
@@ -134,10 +140,16 @@ class _Text:
                 if not self.more():
                     raise self.problem("is broken or ends too early") from None
                 continue
+            except (ValueError, RecursionError) as error:
+                raise self.problem(f"holds what cannot be read: {error}") from error
             # A number at the end of the window may go on beyond it, as in "12" or "12.".
             after = self.window[end : end + 1]
             if (not after or after not in ",:]} \t\r\n") and self.more():
                 continue
+            try:
+                check_json(value, self.window[self.position : end])
+            except ValueError as error:
+                raise self.problem(f"holds what cannot be read: {error}") from error
             self.position = end
             return value
 

@@ -28,6 +28,7 @@ class TrekRun:
     frames: Ints  # (N,) places in the sequence
     truth_xywh: Floats  # (N, 4)
     visible: NDArray[np.bool_]  # (N,)
+    problem: str = ""  # a sequence that cannot be read is an error
 
     @property
     def passes(self) -> tuple[TrackingPass, ...]:

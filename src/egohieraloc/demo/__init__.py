@@ -11,12 +11,12 @@ World axes: x east, y north, z up. `ATTRIBUTION.md` says whose models are shown.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from egohieraloc.documents import read_json
 from egohieraloc.types import Box, Floats
 
 FOLDER = Path(__file__).parent
@@ -51,7 +51,7 @@ class DemoTruth:
 
 def load_truth() -> DemoTruth:
     """Read `truth.json`."""
-    stored = json.loads((FOLDER / "truth.json").read_text(encoding="utf-8"))
+    stored = read_json(FOLDER / "truth.json")
     camera, target, samples = stored["camera"], stored["target"], stored["samples"]
     return DemoTruth(
         width=camera["width"],

@@ -2,7 +2,12 @@
 
 For a threshold tau on the tracker's score, precision is the mean IoU over the frames it reports (frames
 without the object count 0), recall the mean IoU over the frames that show it (unreported frames count 0). The
-tau with the best F is reported. T is the number of scored frames of a sequence.
+tau with the best F is reported.
+
+As the authors evaluate it (branch egotracks_eval of EGO4D/episodic-memory), every frame of a clip counts, 30
+a second, and one without a prediction is reported with score 0: a tracker that answers 5 frames a second
+has scores of 0 in the others, and most thresholds are 0. `grid` scores the 5 frames a second around the crop
+alone. T is the number of frames of a sequence with a true or a predicted box.
 """
 
 from __future__ import annotations
@@ -34,6 +39,7 @@ class SequenceOverlaps:
     iou: Floats  # 0 where there is no ground truth or no prediction
     visible: NDArray[np.bool_]  # the ground truth has a box; never at the crop's own frame
     score: Floats  # nan where there is no prediction
+    silent: int = 0  # frames without a prediction that count as reported with score 0
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,8 @@ class EgoTracksReport:
     by_sequence: LongTermScores
     pooled: LongTermScores
     groups: tuple[tuple[str, GroupScores], ...]
-    missing: int  # scored frames without a prediction
+    missing: int  # frames to find (on the grid: all) without a prediction
+    grid: bool  # whether only 5 frames a second were scored
     ignored: int  # predictions for no sequence of the annotation file
     left_out: int  # sequences that are not annotated, or without any frame to find
 
@@ -72,14 +79,22 @@ class EgoTracksReport:
         return {**asdict(self), "groups": {name: asdict(scores) for name, scores in self.groups}}
 
 
-def measure(query: TrackingQuery, answer: TrackAnswer | None, num_frames: int | None) -> SequenceOverlaps:
-    """Compare on the clip's 5 fps grid. Without `num_frames` the clip ends with the last box known."""
+def measure(
+    query: TrackingQuery, answer: TrackAnswer | None, num_frames: int | None, *, grid: bool = False
+) -> SequenceOverlaps:
+    """Compare over the whole clip, or on its 5 fps grid.
+
+    Without `num_frames` the clip ends with the last box known.
+    """
     if query.truth is None:
         raise DataError(f"The annotation file has no track for {query.key}: this split cannot be scored.")
     track = answer.track if answer else Track.empty()
     if num_frames is None:
         num_frames = 1 + max(int(t.frames[-1]) for t in (query.truth, track) if len(t))
     frames = scored_frames(query.crop_frame, num_frames)
+    if not grid:
+        frames = np.union1d(query.truth.frames, track.frames)
+        frames = frames[frames < num_frames]
     truth, visible = query.truth.at(frames)
     # The tracker was given the object at the crop's frame. As in the benchmark's code that frame is no longer
     # one to find, though a box reported there still counts against precision.
@@ -90,7 +105,8 @@ def measure(query: TrackingQuery, answer: TrackAnswer | None, num_frames: int | 
     if answer is not None and len(track):
         of_track = answer.frame_scores if answer.frame_scores is not None else np.ones(len(track))
         scores[reported] = of_track[np.searchsorted(track.frames, frames[reported])]
-    return SequenceOverlaps(iou, visible, scores)
+    silent = 0 if grid else num_frames - int(np.count_nonzero(reported))
+    return SequenceOverlaps(iou, visible, scores, silent)
 
 
 def average_overlap(sequences: Sequence[SequenceOverlaps]) -> float:
@@ -102,18 +118,27 @@ def thresholds(sequences: Sequence[SequenceOverlaps], resolution: int = NUM_THRE
     """Infinity, scores of all frames (evenly thinned when there are many), minus infinity."""
     scores = np.concatenate([s.score for s in sequences])
     scores = np.sort(scores[~np.isnan(scores)])[::-1]
-    if len(scores) > resolution - 2:
-        margin = len(scores) // (resolution - 2)
-        places = np.round(np.linspace(margin, len(scores) - margin, resolution - 2)).astype(int)
-        scores = scores[places]
-    return np.concatenate([[np.inf], scores, [-np.inf]])
+    silent = sum(s.silent for s in sequences)
+    count = len(scores) + silent
+    places = np.arange(count)
+    if count > resolution - 2:
+        margin = count // (resolution - 2)
+        places = np.round(np.linspace(margin, count - margin, resolution - 2)).astype(int)
+    # The zeros of silent frames follow the scores that are not negative; they are too many to write down.
+    first_zero = int(np.count_nonzero(scores >= 0))
+    own = np.where(places < first_zero, places, places - silent)
+    own[(places >= first_zero) & (places < first_zero + silent)] = len(scores)
+    return np.concatenate([[np.inf], np.append(scores, 0.0)[own], [-np.inf]])
 
 
 def long_term_scores(sequences: Sequence[SequenceOverlaps], *, pooled: bool = False) -> LongTermScores:
     taus = thresholds(sequences)
     if pooled:
         everything = SequenceOverlaps(
-            *(np.concatenate([getattr(s, name) for s in sequences]) for name in ("iou", "visible", "score"))
+            np.concatenate([s.iou for s in sequences]),
+            np.concatenate([s.visible for s in sequences]),
+            np.concatenate([s.score for s in sequences]),
+            sum(s.silent for s in sequences),
         )
         curves = np.array([_curve(everything, taus)])
     else:
@@ -130,12 +155,19 @@ def report_egotracks(
     queries: Sequence[TrackingQuery],
     answers: Mapping[QueryKey, TrackAnswer],
     clip_lengths: Mapping[str, int] | None = None,
+    *,
+    grid: bool = False,
 ) -> EgoTracksReport:
-    """Score a set of predictions. `clip_lengths` are frames of each exported clip, from clip_info.json."""
+    """Score a set of predictions. `clip_lengths` are frames of each exported clip, from clip_info.json.
+
+    grid: only the 5 frames a second around the crop, instead of all as the authors do.
+    """
     require_common(queries, answers)
     lengths = clip_lengths or {}
     measured = [
-        (q, measure(q, answers.get(q.key), lengths.get(q.key.clip))) for q in queries if q.truth is not None
+        (q, measure(q, answers.get(q.key), lengths.get(q.key.clip), grid=grid))
+        for q in queries
+        if q.truth is not None
     ]
     measured = [(query, sequence) for query, sequence in measured if sequence.visible.any()]
     if not measured:
@@ -152,6 +184,7 @@ def report_egotracks(
             if which.any()
         ),
         missing=sum(int(np.isnan(s.score).sum()) for s in sequences),
+        grid=grid,
         ignored=len(answers.keys() - {q.key for q in queries}),
         left_out=len(queries) - len(sequences),
     )
@@ -202,5 +235,7 @@ def _curve(sequence: SequenceOverlaps, taus: Floats) -> Floats:
     order = np.argsort(-scores, kind="stable")
     sums = np.concatenate([[0.0], np.cumsum(sequence.iou[there][order])])
     reported = np.searchsorted(-scores[order], -taus, side="right")
-    precision = np.divide(sums[reported], reported, out=np.ones(len(taus)), where=reported > 0)
-    return np.array([precision, sums[reported] / np.count_nonzero(sequence.visible)])
+    total = sums[reported]
+    reported = reported + sequence.silent * (taus <= 0)
+    precision = np.divide(total, reported, out=np.ones(len(taus)), where=reported > 0)
+    return np.array([precision, total / np.count_nonzero(sequence.visible)])

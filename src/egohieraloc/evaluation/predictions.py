@@ -19,12 +19,14 @@ import numpy as np
 from egohieraloc.data.base import HasKey, QueryKey, Track, reading
 from egohieraloc.data.ego4d import VisualQuery, clip_name
 from egohieraloc.data.stream import read_object
+from egohieraloc.documents import parse_json
 from egohieraloc.errors import DataError
 from egohieraloc.files import atomic_path
 from egohieraloc.types import Floats
 
 FORMAT = "egohieraloc_predictions"
 FORMAT_NUMBER = 1
+LEAST_COMMON = 0.1  # of the queries or of the predictions, whichever are fewer
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +39,14 @@ class TrackAnswer:
     reason: str = ""  # why it was not found
     frame_scores: Floats | None = None  # (N,) for trackers that answer every frame
     crop_sharpness: float | None = None  # for the table by blur
+    frame_confidences: Floats | None = None  # (N, 3) P_ave, P_thr, P_max of the masks, for lifting
 
     def __post_init__(self) -> None:
+        sure = self.frame_confidences
+        if sure is not None and (sure.shape != (len(self.track), 3) or not np.isfinite(sure).all()):
+            raise ValueError(
+                f"three confidences for each of {len(self.track)} frames wanted, got {sure.shape}"
+            )
         if not np.isfinite(self.score):
             raise ValueError(f"the score of an answer must be a finite number, got {self.score}")
         if self.frame_scores is not None and len(self.frame_scores) != len(self.track):
@@ -57,13 +65,15 @@ class TrackAnswer:
             record["reason"] = self.reason
         if self.frame_scores is not None:
             record["frame_scores"] = self.frame_scores.tolist()
+        if self.frame_confidences is not None:
+            record["frame_confidences"] = self.frame_confidences.round(6).tolist()
         if self.crop_sharpness is not None:
             record["crop_sharpness"] = float(self.crop_sharpness)
         return record
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> TrackAnswer:
-        scores = record.get("frame_scores")
+        scores, confidences = record.get("frame_scores"), record.get("frame_confidences")
         return cls(
             _key(record),
             Track.from_boxes(record["frames"], record["boxes_xyxy"]),
@@ -71,6 +81,7 @@ class TrackAnswer:
             record.get("reason", ""),
             None if scores is None else np.array(scores, np.float64),
             record.get("crop_sharpness"),
+            None if confidences is None else np.array(confidences, np.float64).reshape(-1, 3),
         )
 
 
@@ -84,9 +95,13 @@ class PlaceAnswer:
     query_from_world: Floats | None = None  # (4, 4) pose of that camera
     reason: str = ""
     crop_sharpness: float | None = None  # for the table by blur
+    depth_variances: tuple[float, ...] = ()  # of its views; their median over all queries is sigma_0^2
+    truth_seen: Floats | None = (
+        None  # (2, 3) both annotators' centres in that camera, in files without its pose
+    )
 
     def __post_init__(self) -> None:
-        if self.displacement is not None and self.query_from_world is None:
+        if self.displacement is not None and self.query_from_world is None and self.truth_seen is None:
             raise ValueError("a vector in the query frame needs that frame's pose to be scored")
 
     def to_json(self) -> dict[str, Any]:
@@ -94,6 +109,7 @@ class PlaceAnswer:
             "point_world": self.point_world,
             "displacement": self.displacement,
             "query_from_world": self.query_from_world,
+            **({} if self.truth_seen is None else {"truth_seen": self.truth_seen}),
         }
         return {
             "clip": self.key.clip,
@@ -102,6 +118,7 @@ class PlaceAnswer:
             **{name: None if value is None else value.tolist() for name, value in arrays.items()},
             **({"reason": self.reason} if self.reason else {}),
             **({} if self.crop_sharpness is None else {"crop_sharpness": float(self.crop_sharpness)}),
+            **({"depth_variances": list(self.depth_variances)} if self.depth_variances else {}),
         }
 
     @classmethod
@@ -113,6 +130,8 @@ class PlaceAnswer:
             pose(record.get("query_from_world")),
             record.get("reason", ""),
             record.get("crop_sharpness"),
+            tuple(float(value) for value in record.get("depth_variances", ())),
+            vectors(record.get("truth_seen")),
         )
 
 
@@ -126,7 +145,7 @@ class PredictionLog:
     def __init__(self, path: str | Path, header: Mapping[str, Any]) -> None:
         """Start a file, or continue one that was written by the same run."""
         self.path = Path(path)
-        self.header = json.loads(_line({FORMAT: FORMAT_NUMBER, **header}))
+        self.header = parse_json(_line({FORMAT: FORMAT_NUMBER, **header}))
         self.answers: dict[QueryKey, Answer] = {}
         if self.path.exists() and self.path.stat().st_size:
             self._continue()
@@ -183,13 +202,13 @@ def is_own(path: str | Path) -> bool:
 def read_own(path: str | Path) -> tuple[dict[str, Any], dict[QueryKey, Any]]:
     """Header and answers of our own file."""
     answers: dict[QueryKey, Answer] = {}
-    with Path(path).open(encoding="utf-8") as file:
+    with Path(path).open("rb") as file:
         header = _parse(file.readline(), f"{path}: line 1")
         if header.get(FORMAT) != FORMAT_NUMBER:
             raise DataError(
                 f"{path} is not a prediction file of format {FORMAT_NUMBER}: {header.get(FORMAT)}."
             )
-        kind = _KINDS.get(header.get("benchmark", ""), TrackAnswer)
+        kind = _KINDS.get(str(header.get("benchmark", "")), TrackAnswer)
         for number, line in enumerate(file, start=2):
             where = f"{path}: line {number}"
             record = _parse(line, where)
@@ -232,10 +251,14 @@ def read_tracks(path: str | Path) -> dict[QueryKey, TrackAnswer]:
 
 
 def require_common(queries: Collection[HasKey], answers: Mapping[QueryKey, Any]) -> None:
-    """Refuse predictions that are for none of the queries: they belong to another annotation file."""
-    if queries and not any(query.key in answers for query in queries):
+    """Refuse predictions that are for almost none of the queries: they belong to another annotation file.
+
+    A part of the queries may be answered, and answers to others than these may be in the file, but not both.
+    """
+    common = sum(query.key in answers for query in queries)
+    if queries and common <= LEAST_COMMON * min(len(queries), len(answers)):
         raise DataError(
-            f"None of the {len(answers)} predictions is for one of the {len(queries)} queries. "
+            f"{common or 'None'} of the {len(answers)} predictions is for one of the {len(queries)} queries. "
             "Do the predictions belong to this annotation file?"
         )
 
@@ -243,6 +266,11 @@ def require_common(queries: Collection[HasKey], answers: Mapping[QueryKey, Any])
 def vector(value: Any) -> Floats | None:
     """Three finite numbers, or None."""
     return None if value is None else _array(value, (3,))
+
+
+def vectors(value: Any) -> Floats | None:
+    """Two vectors of three finite numbers, or None."""
+    return None if value is None else _array(value, (2, 3))
 
 
 def pose(value: Any) -> Floats | None:
@@ -296,10 +324,10 @@ def _line(record: Mapping[str, Any]) -> str:
     return json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n"
 
 
-def _parse(line: str, where: str) -> dict[str, Any]:
+def _parse(line: str | bytes, where: str) -> dict[str, Any]:
     try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
+        record = parse_json(line)
+    except ValueError as error:
         raise DataError(f"{where} is not JSON: {error}.") from error
     if not isinstance(record, dict):
         raise DataError(f"{where} is not an object.")

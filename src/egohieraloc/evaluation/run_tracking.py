@@ -18,7 +18,7 @@ from egohieraloc.data import egotracks
 from egohieraloc.data.base import ClipQueries, QueryKey, Track, TrackingPass
 from egohieraloc.data.egotracks import EXPORTED_FPS, FRAME_STEP, TrackingQuery
 from egohieraloc.data.trek150 import TrekRun
-from egohieraloc.errors import DataError, EgoHieraLocError, VideoError
+from egohieraloc.errors import EgoHieraLocError, VideoError
 from egohieraloc.evaluation.predictions import TrackAnswer
 from egohieraloc.evaluation.run_vq2d import ClipAnswers
 from egohieraloc.evaluation.workers import AnswerQuery
@@ -53,7 +53,8 @@ class TrackingAnswers(ClipAnswers):
 
         @cache
         def encoded(start: int) -> EncodedVideo:
-            return localizer.encode(video, indices=np.arange(start, video.info.num_frames, self.step))
+            indices = np.arange(start, video.info.num_frames, self.step)
+            return localizer.encode(video, indices=indices, dense=True)
 
         def answer(query: Any) -> TrackAnswer:
             info = video.info
@@ -83,7 +84,7 @@ class EgoTracksAnswers(TrackingAnswers):
     def video(self, clip: ClipQueries[TrackingQuery]) -> Video:
         video = super().video(clip)
         if abs(float(video.info.fps) / EXPORTED_FPS - 1) > RATE_TOLERANCE:
-            raise DataError(
+            raise VideoError(
                 f"{video.path} has {float(video.info.fps):g} frames a second, but EgoTracks numbers frames "
                 f"at {EXPORTED_FPS:g}. Give the exported clips as they are."
             )

@@ -19,11 +19,13 @@ import numpy as np
 
 from egohieraloc.data.base import ClipQueries, Ints, Track
 from egohieraloc.data.ego4d import VisualQuery, clip_paths
-from egohieraloc.errors import QueryError, VideoError
+from egohieraloc.errors import DataError, GeometryError, QueryError, VideoError
 from egohieraloc.evaluation.predictions import Answer, TrackAnswer
 from egohieraloc.evaluation.runner import no_answer
 from egohieraloc.evaluation.workers import AnswerQuery
+from egohieraloc.geometry.lift import mask_confidence
 from egohieraloc.localize import Localizer, LocalizerConfig, with_settings
+from egohieraloc.models.sam import SamProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
 from egohieraloc.query import Query
 from egohieraloc.types import FramePrediction, NotFound
@@ -43,6 +45,7 @@ class System:
     settings: tuple[str, ...] = ()
     cache: Path | None = None
     engine: str | None = None
+    sam: str | None = None  # segments the queries; None: the network's own segmenter
 
     @cached_property
     def weights(self) -> Weights:
@@ -54,8 +57,14 @@ class System:
 
     @cached_property
     def localizer(self) -> Localizer:
+        provider = None if self.sam is None else SamProvider(self.sam, device=self.device)
         return Localizer(
-            self.weights, device=self.device, engine=self.engine, config=self.config, cache=self.cache
+            self.weights,
+            device=self.device,
+            engine=self.engine,
+            config=self.config,
+            cache=self.cache,
+            provider=provider,
         )
 
     def __reduce__(self) -> tuple[type[System], tuple[Any, ...]]:
@@ -92,8 +101,10 @@ class ClipAnswers(ABC):
 
         def answer(query: Any) -> Answer:
             try:
+                if query.problem:
+                    raise DataError(query.problem)
                 return opened()(query)
-            except (VideoError, QueryError) as error:
+            except (DataError, GeometryError, QueryError, VideoError) as error:
                 if self.strict:
                     raise
                 return no_answer(self.benchmark, query.key, str(error))
@@ -115,8 +126,14 @@ class Vq2dAnswers(ClipAnswers):
             track = Track.from_boxes(
                 [p.frame_index for p in found.predictions], [p.box.xyxy for p in found.predictions]
             )
+            sure = [mask_confidence(p, self.system.config.place.fusion) for p in found.predictions]
             return TrackAnswer(
-                query.key, track, found.score, found.reason, crop_sharpness=found.crop_sharpness
+                query.key,
+                track,
+                found.score,
+                found.reason,
+                crop_sharpness=found.crop_sharpness,
+                frame_confidences=np.array([astuple(s) for s in sure]).reshape(-1, 3),
             )
 
         return answer

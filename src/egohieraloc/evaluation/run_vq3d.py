@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from egohieraloc.config import PlaceConfig
+from egohieraloc.config import FusionConfig, PlaceConfig
 from egohieraloc.data.base import ClipQueries, QueryKey, group_by_clip
 from egohieraloc.data.ego4d import VisualQuery
 from egohieraloc.data.ego4d_3d import (
@@ -19,15 +19,15 @@ from egohieraloc.data.ego4d_3d import (
     read_clip_poses,
     read_intrinsics,
 )
-from egohieraloc.errors import GeometryError
-from egohieraloc.evaluation.predictions import PlaceAnswer, TrackAnswer
+from egohieraloc.errors import DataError, GeometryError
+from egohieraloc.evaluation.predictions import PlaceAnswer, TrackAnswer, is_own, read_own
 from egohieraloc.evaluation.run_vq2d import ClipAnswers, ClipSearch, LastAppearance
 from egohieraloc.evaluation.workers import AnswerQuery
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.depth import read_depth_folder
-from egohieraloc.geometry.place import place
+from egohieraloc.geometry.place import last_appearance, object_views, place
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
-from egohieraloc.types import Box, DepthMap, Floats, FramePrediction, NotLocalized
+from egohieraloc.types import Box, DepthMap, Floats, FramePrediction, MaskConfidence, NotLocalized
 
 FindAppearance = Callable[[VisualQuery], LastAppearance]
 
@@ -39,6 +39,7 @@ class MappedQuery:
     key: QueryKey
     scan_uid: str
     visual: VisualQuery
+    problem: str = ""  # of either
 
 
 def mapped_queries(
@@ -48,7 +49,9 @@ def mapped_queries(
     return group_by_clip(
         (
             ClipQueries(place.key.clip, place.video_uid, place.key.clip, visual[place.key].fps, ()),
-            MappedQuery(place.key, place.scan_uid, visual[place.key]),
+            MappedQuery(
+                place.key, place.scan_uid, visual[place.key], place.problem or visual[place.key].problem
+            ),
         )
         for place in places
     )
@@ -79,6 +82,8 @@ class ScanCameras:
         poses = self._poses_by_clip.get(query.key.clip)
         if poses is None:
             return NotLocalized("the pose file does not have this clip")
+        if poses.problem:
+            return NotLocalized(poses.problem)
         sizes = {(c.width, c.height): c for c in self._intrinsics_by_scan.get(query.scan_uid, ())}
         lens = sizes.get((visual.width, visual.height))
         if lens is None:
@@ -129,15 +134,32 @@ class Vq3dAnswers(ClipAnswers):
         depth = self.cameras.depth_maps(key.clip, [p.frame_index for p in seen])
         query_time_s = visual.query_frame / visual.fps
         there = place(seen, world, query_time_s=query_time_s, depth=depth, config=self.place)
+        views = object_views(last_appearance(seen), world, depth, self.place) if seen and depth else []
+        variances = tuple(view.depth_variance for view in views if view.depth is not None)
         if not isinstance(there, NotLocalized):
             pose = np.vstack([world.poses[there.query_frame].cam_from_world, [0.0, 0.0, 0.0, 1.0]])
-            return PlaceAnswer(key, there.point_world, there.displacement, pose)
+            return PlaceAnswer(key, there.point_world, there.displacement, pose, depth_variances=variances)
         if seen:
             # Without a pose for the query camera, the point in the scan is still an answer.
             alone = place(seen, world, query_time_s=seen[-1].time_s, depth=depth, config=self.place)
             if not isinstance(alone, NotLocalized):
-                return PlaceAnswer(key, alone.point_world, reason=there.reason)
+                return PlaceAnswer(key, alone.point_world, reason=there.reason, depth_variances=variances)
         return PlaceAnswer(key, None, reason=there.reason)
+
+
+def median_depth_variance(path: Path, fusion: FusionConfig) -> float:
+    """sigma_0^2 as printed: the median over all views of an earlier run over the validation set."""
+    if not is_own(path):
+        raise DataError(f"{path} is not one of our prediction files (JSON lines with a header).")
+    header, answers = read_own(path)
+    config = header.get("config", {}).get("place", {}).get("fusion", {})
+    variances = [value for answer in answers.values() for value in getattr(answer, "depth_variances", ())]
+    if config.get("literal") != fusion.literal or not variances:
+        wanted = "with" if fusion.literal else "without"
+        raise DataError(
+            f"{path} gives no sigma_0: it must be of `eval vq3d` {wanted} place.fusion.literal, with depth."
+        )
+    return float(np.median(variances))
 
 
 def appearance_from_track(answer: TrackAnswer | None, fps: float) -> LastAppearance:
@@ -146,8 +168,12 @@ def appearance_from_track(answer: TrackAnswer | None, fps: float) -> LastAppeara
         return LastAppearance((), 0.0, None)
     track = answer.track
     scores = np.ones(len(track)) if answer.frame_scores is None else np.clip(answer.frame_scores, 0, 1)
-    rows = zip(track.frames.tolist(), track.boxes_xyxy.tolist(), scores.tolist(), strict=True)
-    predictions = tuple(FramePrediction(n, n, n / fps, score, Box(*box)) for n, box, score in rows)
+    sure = answer.frame_confidences
+    confidences = [None] * len(track) if sure is None else [MaskConfidence(*row) for row in sure.tolist()]
+    rows = zip(track.frames.tolist(), track.boxes_xyxy.tolist(), scores.tolist(), confidences, strict=True)
+    predictions = tuple(
+        FramePrediction(n, n, n / fps, score, Box(*box), confidence=known) for n, box, score, known in rows
+    )
     return LastAppearance(predictions, answer.score, answer.crop_sharpness, answer.reason)
 
 

@@ -21,7 +21,15 @@ from egohieraloc.data.ego4d_3d import Box3D, PlaceQuery
 from egohieraloc.data.stream import read_object
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import vq2d
-from egohieraloc.evaluation.predictions import PlaceAnswer, is_own, pose, read_places, require_common, vector
+from egohieraloc.evaluation.predictions import (
+    PlaceAnswer,
+    is_own,
+    pose,
+    read_places,
+    require_common,
+    vector,
+    vectors,
+)
 from egohieraloc.types import Floats
 
 RADIUS_FACTOR = 6.0
@@ -127,6 +135,8 @@ def measure(queries: Sequence[PlaceQuery], answers: Mapping[QueryKey, PlaceAnswe
 
 
 def _measure(query: PlaceQuery, answer: PlaceAnswer | None) -> Measured | None:
+    if query.problem:
+        return None
     if query.boxes is None:
         raise DataError(f"The annotation file has no 3D boxes for {query.key}: this split cannot be scored.")
     if answer is None or answer.point_world is None:
@@ -140,6 +150,9 @@ def _measure(query: PlaceQuery, answer: PlaceAnswer | None) -> Measured | None:
             angle_rad(answer.displacement, rotation @ first + translation),
             angle_rad(answer.displacement, rotation @ second + translation),
         )
+    elif answer.displacement is not None and answer.truth_seen is not None:
+        one, other = answer.truth_seen
+        angles = angle_rad(answer.displacement, one), angle_rad(answer.displacement, other)
     return Measured(
         to_first_m=float(np.linalg.norm(first - answer.point_world)),
         to_middle_m=to_middle,
@@ -220,11 +233,14 @@ def read_vq3d_predictions(path: str | Path) -> dict[QueryKey, PlaceAnswer]:
 def _answer(key: QueryKey, query: dict[str, Any]) -> PlaceAnswer:
     prefix = "mp_" if any(field.startswith("mp_pred") for field in query) else ""
     displacement = query.get(f"{prefix}pred_3d_vec_query_frame", query.get(f"{prefix}pred_3d_vec"))
+    # The official baseline's file has no pose, but the truth as the query camera sees it.
+    truth = [query.get(f"gt_3d_vec_{annotator}") for annotator in (1, 2)]
     return PlaceAnswer(
         key=key,
         point_world=vector(query.get(f"{prefix}pred_3d_vec_world")),
         displacement=vector(displacement),
         query_from_world=pose(query.get("query_frame_pose")),
+        truth_seen=vectors(truth) if None not in truth else None,
     )
 
 

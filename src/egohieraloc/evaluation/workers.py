@@ -13,6 +13,7 @@ from functools import lru_cache
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
+from egohieraloc.children import end_with_parent, safe_start
 from egohieraloc.data.base import ClipQueries, HasKey
 from egohieraloc.errors import EgoHieraLocError, MissingExtraError
 from egohieraloc.evaluation.predictions import Answer
@@ -52,7 +53,8 @@ def answer_in_processes(
         for _ in range(workers):
             ours, theirs = context.Pipe()
             processes.append(context.Process(target=_work, args=(theirs, open_clip), daemon=True))
-            processes[-1].start()
+            with safe_start():
+                processes[-1].start()
             theirs.close()
             current[ours] = waiting.popleft()
             ours.send(current[ours])
@@ -80,6 +82,7 @@ def answer_in_processes(
 
 def _work(connection: Connection, open_clip: OpenClip) -> None:
     """Answer the clips that come through the pipe; None says that a clip is done."""
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
     with suppress(EOFError, OSError):  # the run is over
         while True:

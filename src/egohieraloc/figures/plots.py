@@ -6,7 +6,6 @@ They are the paper's figures trainingloss, flopsparams, fps, ablations and combi
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from egohieraloc.data.stream import read_json
+from egohieraloc.documents import parse_json
 from egohieraloc.errors import DataError
 from egohieraloc.figures import style
 from egohieraloc.types import Floats
@@ -68,8 +68,8 @@ def read_table(path: str | Path) -> Table:
         try:
             with path.open(encoding="utf-8", newline="") as file:
                 rows = list(csv.DictReader(file))
-        except OSError as error:
-            raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise DataError(f"Cannot read {path}: {error}.") from error
     if not rows:
         raise DataError(f"{path} has no rows. It needs a heading and a line for each method.")
     return Table(path, tuple(rows))
@@ -80,13 +80,13 @@ def read_log(path: str | Path) -> list[dict[str, float]]:
     found: dict[tuple[int, bool], dict[str, float]] = {}
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"Cannot read {path}: {error}.") from error
     for number, line in enumerate(lines, 1):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             found[int(record["step"]), "learning_rate" in record] = record
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             if number == len(lines):  # the run is being written, or was cut off
                 break
             raise DataError(f"{path}: line {number} is not a training record ({error}).") from error

@@ -43,7 +43,8 @@ class Sim3:
         """The same camera seen from the target frame; its own unit becomes the target's too."""
         rotation = cam_from_source.rotation @ self.rotation.T
         center = self.points(cam_from_source.center_world)
-        return CameraPose.from_rotation(rotation, -rotation @ center)
+        moved = CameraPose.from_rotation(rotation, -rotation @ center)
+        return replace(moved, turn_error_rad=cam_from_source.turn_error_rad)
 
     def reconstruction(self, source: Reconstruction) -> Reconstruction:
         """The whole reconstruction in the target frame, which is metric."""

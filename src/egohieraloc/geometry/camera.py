@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import get_args
 
 import numpy as np
@@ -17,16 +18,25 @@ from egohieraloc.config import CameraModel
 from egohieraloc.errors import GeometryError
 from egohieraloc.types import Floats
 
-# Parameters in COLMAP's order; the distortion terms come last.
+# Parameters in COLMAP's order. RAD_TAN_THIN_PRISM_FISHEYE is Project Aria's FISHEYE624.
 PARAMETER_NAMES: dict[str, tuple[str, ...]] = {
+    "SIMPLE_PINHOLE": ("f", "cx", "cy"),
     "PINHOLE": ("fx", "fy", "cx", "cy"),
-    "SIMPLE_RADIAL": ("f", "cx", "cy", "k"),
-    "SIMPLE_RADIAL_FISHEYE": ("f", "cx", "cy", "k"),
+    "SIMPLE_RADIAL": ("f", "cx", "cy", "k1"),
+    "RADIAL": ("f", "cx", "cy", "k1", "k2"),
+    "OPENCV": ("fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2"),
+    "SIMPLE_RADIAL_FISHEYE": ("f", "cx", "cy", "k1"),
     "RADIAL_FISHEYE": ("f", "cx", "cy", "k1", "k2"),
-}
+    "OPENCV_FISHEYE": ("fx", "fy", "cx", "cy", "k1", "k2", "k3", "k4"),
+    "RAD_TAN_THIN_PRISM_FISHEYE": (
+        "fx", "fy", "cx", "cy", "k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2", "s1", "s2", "s3", "s4",
+    ),
+}  # fmt: skip
 # A perspective lens sees less than 90 degrees off its axis: its radius is tan(angle).
 _MAX_PERSPECTIVE_RADIUS = 50.0
 _MAX_FISHEYE_ANGLE = 3.1  # short of pi: straight behind has no direction in the image
+_UNBENDING_STEPS = 25  # each shortens the error by the strength of the tangential terms, some hundredths
+_MAX_UNBENT_ERROR = 1e-9  # in units of the focal length
 
 
 @dataclass(frozen=True)
@@ -58,12 +68,11 @@ class Camera:
     @property
     def focal(self) -> tuple[float, float]:
         """Focal lengths along x and y, in pixels."""
-        return (self.params[0], self.params[1] if self.model == "PINHOLE" else self.params[0])
+        return (self.params[0], self.params[self._focals - 1])
 
     @property
     def principal_point(self) -> tuple[float, float]:
-        start = 2 if self.model == "PINHOLE" else 1
-        return (self.params[start], self.params[start + 1])
+        return (self.params[self._focals], self.params[self._focals + 1])
 
     @property
     def is_fisheye(self) -> bool:
@@ -72,9 +81,9 @@ class Camera:
     def resized(self, width: int, height: int) -> Camera:
         """The same lens for images of another size. With pixel centres at halves this is a plain product."""
         across, down = width / self.width, height / self.height
-        focal_count = 2 if self.model == "PINHOLE" else 1
-        scale = [(across + down) / 2] * focal_count + [across, down]
-        params = tuple(v * (scale[i] if i < len(scale) else 1.0) for i, v in enumerate(self.params))
+        scale = [(across + down) / 2] if self._focals == 1 else [across, down]
+        scale += [across, down] + [1.0] * (len(self.params) - self._focals - 2)
+        params = tuple(v * s for v, s in zip(self.params, scale, strict=True))
         return Camera(self.model, width, height, params)
 
     def project(self, points_cam: ArrayLike) -> Floats:
@@ -84,28 +93,27 @@ class Camera:
         that the distortion polynomial folds back.
         """
         points = np.asarray(points_cam, np.float64).reshape(-1, 3)
-        side = np.hypot(points[:, 0], points[:, 1])
+        side, depth = np.hypot(points[:, 0], points[:, 1]), points[:, 2]
         if self.is_fisheye:
-            radius = np.arctan2(side, points[:, 2])
+            radius = np.arctan2(side, depth)
         else:
-            depth = points[:, 2]
             radius = np.divide(side, depth, out=np.full_like(side, np.nan), where=depth > 0)
         radius = np.where(radius <= self._max_radius, radius, np.nan)
-        scale = np.divide(self._distort(radius), side, out=np.zeros_like(side), where=side > 0)
+        scale = np.divide(radius, side, out=np.zeros_like(side), where=side > 0)
         scale[np.isnan(radius)] = np.nan
-        return points[:, :2] * scale[:, None] * self.focal + self.principal_point
+        return self._distort(points[:, :2] * scale[:, None]) * self.focal + self.principal_point
 
     def rays(self, pixels: ArrayLike) -> Floats:
         """Pixels (N, 2) to unit directions in the camera (N, 3); NaN where no ray ends."""
-        plane = (np.asarray(pixels, np.float64).reshape(-1, 2) - self.principal_point) / self.focal
-        distorted = np.hypot(plane[:, 0], plane[:, 1])
-        radius = self._undistort(distorted)
+        distorted = (np.asarray(pixels, np.float64).reshape(-1, 2) - self.principal_point) / self.focal
+        plane = self._undistort(distorted)
+        radius = np.hypot(plane[:, 0], plane[:, 1])
         if self.is_fisheye:
             side, depth = np.sin(radius), np.cos(radius)
         else:
             depth = 1 / np.sqrt(1 + radius**2)
             side = radius * depth
-        scale = np.divide(side, distorted, out=np.zeros_like(side), where=distorted > 0)
+        scale = np.divide(side, radius, out=np.ones_like(side), where=radius > 0)
         return np.column_stack([plane * scale[:, None], depth])
 
     def back_project(self, pixels: ArrayLike, depth: ArrayLike) -> Floats:
@@ -117,35 +125,87 @@ class Camera:
         forward = np.where(rays[:, 2:] > 1e-6, rays[:, 2:], np.nan)
         return rays * (np.asarray(depth, np.float64).reshape(-1, 1) / forward)
 
-    @property
-    def _distortion(self) -> tuple[float, ...]:
-        return self.params[4:] if self.model == "PINHOLE" else self.params[3:]
+    def turned(self, quarter_turns: int) -> Camera:
+        """The lens of the image turned clockwise. A lens is round: its terms turn as vectors."""
+        if quarter_turns % 4 == 0:
+            return self
+        named = dict(zip(PARAMETER_NAMES[self.model], self.params, strict=True))
+        (fx, fy), (cx, cy) = self.focal, self.principal_point
+        named |= {"f": fx, "fx": fy, "fy": fx, "cx": self.height - cy, "cy": cx}
+        # x of the new image is minus y of the old one, y of the new one is x of the old one
+        for x, y in (("p2", "p1"),) if self.model == "OPENCV" else (("p1", "p2"), ("s1", "s3"), ("s2", "s4")):
+            if x in named:
+                named[x], named[y] = -named[y], named[x]
+        params = tuple(named[name] for name in PARAMETER_NAMES[self.model])
+        return Camera(self.model, self.height, self.width, params).turned(quarter_turns - 1)
 
-    def _distort(self, radius: Floats) -> Floats:
-        powers = (k * radius ** (2 * i) for i, k in enumerate(self._distortion, 1))
-        return radius * (1 + sum(powers, np.zeros_like(radius)))
-
     @property
+    def _focals(self) -> int:
+        return 2 if PARAMETER_NAMES[self.model][0] == "fx" else 1
+
+    def _terms(self, letter: str) -> tuple[float, ...]:
+        names = PARAMETER_NAMES[self.model]
+        return tuple(value for name, value in zip(names, self.params, strict=True) if name[0] == letter)
+
+    def _distort(self, plane: Floats) -> Floats:
+        """From angles or tangents (N, 2) to the image in focal lengths (N, 2)."""
+        radius = np.hypot(plane[:, 0], plane[:, 1])
+        bent = plane * self._stretch(radius)[:, None]
+        # OpenCV's tangential terms are of the undistorted coordinates, Aria's of the distorted ones.
+        return bent + self._tangential(bent if self.is_fisheye else plane)
+
+    def _undistort(self, distorted: Floats) -> Floats:
+        """Inverse of `_distort` (N, 2); NaN where it has none."""
+        if not self._terms("p"):
+            return self._unstretch(distorted)
+        bent = distorted
+        for _ in range(_UNBENDING_STEPS):
+            bent = distorted - self._tangential(bent if self.is_fisheye else self._unstretch(bent))
+        plane = self._unstretch(bent)
+        off = np.abs(self._distort(plane) - distorted).max(1, keepdims=True)
+        return np.where(off <= _MAX_UNBENT_ERROR, plane, np.nan)
+
+    def _tangential(self, plane: Floats) -> Floats:
+        """The terms that are not round (N, 2): tangential, and of a thin prism."""
+        terms, prism = np.array(self._terms("p")), np.array(self._terms("s"))
+        if not terms.any() and not prism.any():
+            return np.zeros_like(plane)
+        terms = terms[::-1] if self.model == "OPENCV" else terms  # its p1 is the one along y
+        square = (plane**2).sum(1, keepdims=True)
+        bend: Floats = 2 * (plane @ terms)[:, None] * plane + square * terms
+        if prism.size:
+            bend += np.hstack([square, square**2]) @ prism.reshape(2, 2).T
+        return bend
+
+    def _stretch(self, radius: Floats) -> Floats:
+        """1 + k1 r^2 + k2 r^4 ... for radii (N,)."""
+        powers = (k * radius ** (2 * i) for i, k in enumerate(self._terms("k"), 1))
+        return 1 + sum(powers, np.zeros_like(radius))
+
+    def _unstretch(self, bent: Floats) -> Floats:
+        """Invert the radial part (N, 2) on its rising part by bisection, which cannot leave the interval."""
+        if not self._terms("k"):
+            return bent
+        wanted = np.hypot(bent[:, 0], bent[:, 1])
+        low, high = np.zeros_like(wanted), np.full_like(wanted, self._max_radius)
+        reachable = wanted <= high * self._stretch(high)
+        for _ in range(60):
+            middle = (low + high) / 2
+            below = middle * self._stretch(middle) < wanted
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        radius = np.where(reachable, (low + high) / 2, np.nan)
+        scale = np.divide(radius, wanted, out=np.ones_like(wanted), where=wanted > 0)
+        return bent * scale[:, None]
+
+    @cached_property
     def _max_radius(self) -> float:
         """Where the distorted radius stops growing: beyond it two rays share one pixel."""
         limit = _MAX_FISHEYE_ANGLE if self.is_fisheye else _MAX_PERSPECTIVE_RADIUS
-        # d/dr of r (1 + k1 r^2 + k2 r^4), as a polynomial in r^2
-        slope = [*[(2 * i + 1) * k for i, k in enumerate(self._distortion, 1)][::-1], 1.0]
+        # d/dr of r (1 + k1 r^2 + k2 r^4 ...), as a polynomial in r^2
+        slope = [*[(2 * i + 1) * k for i, k in enumerate(self._terms("k"), 1)][::-1], 1.0]
         roots = np.roots([v if abs(v) > 1e-12 else 0.0 for v in slope])
         turning = [math.sqrt(r.real) for r in roots if abs(r.imag) < 1e-12 and r.real > 0]
         return min([limit, *turning])
-
-    def _undistort(self, distorted: Floats) -> Floats:
-        """Invert `_distort` on its rising part by bisection, which cannot leave the interval."""
-        if not self._distortion:
-            return distorted
-        low, high = np.zeros_like(distorted), np.full_like(distorted, self._max_radius)
-        reachable = distorted <= self._distort(high)
-        for _ in range(60):
-            middle = (low + high) / 2
-            below = self._distort(middle) < distorted
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return np.where(reachable, (low + high) / 2, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +213,7 @@ class CameraPose:
     """Where a camera is and looks: `cam_from_world` is the 3x4 matrix [R | t]."""
 
     cam_from_world: Floats  # (3, 4)
+    turn_error_rad: float = 0.0  # standard deviation of the direction it looks in, where known
 
     def __post_init__(self) -> None:
         matrix = np.asarray(self.cam_from_world, np.float64)

@@ -7,23 +7,27 @@ are first fitted, image by image, to the points of the reconstruction: 1/z = a d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-import cv2
+import av
 import numpy as np
+from av.error import FFmpegError
 from numpy.typing import ArrayLike, NDArray
 
 from egohieraloc.config import DepthConfig
-from egohieraloc.errors import GeometryError
+from egohieraloc.errors import GeometryError, QueryError
 from egohieraloc.geometry.align import scaled
 from egohieraloc.geometry.reconstruction import Reconstruction
+from egohieraloc.images import MAX_PIXELS, read_16_bit
 from egohieraloc.types import DepthMap, DepthUnit, Floats
 
 MIN_SCALE_POINTS = 20
 _MAX_PAIRS = 2000
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def values_at(depth: DepthMap, pixels: ArrayLike, width: int, height: int) -> Floats:
@@ -53,24 +57,49 @@ def read_depth_folder(folder: str | Path, frame_indices: Iterable[int]) -> dict[
     Frames without a file are left out; zero means unknown.
     """
     try:
-        files = {int(path.stem): path for path in Path(folder).iterdir() if path.stem.isdigit()}
+        named = [path for path in sorted(Path(folder).iterdir()) if _NUMBER.fullmatch(path.stem)]
     except OSError as error:
         raise GeometryError(f"Cannot read depth maps from {folder}: {error}.") from error
-    return {index: _read_depth(files[index]) for index in frame_indices if index in files}
+    files = {int(path.stem): path for path in named}
+    return {index: read_depth(files[index]) for index in frame_indices if index in files}
 
 
-def _read_depth(path: Path) -> DepthMap:
+def read_depth(path: Path) -> DepthMap:
+    """A map in metres: of 16-bit millimetres, or of EXR or NumPy metres."""
     try:
         if path.suffix == ".npy":
-            return DepthMap(np.load(path, allow_pickle=False).astype(np.float32), DepthUnit.METRIC)
-        millimetres = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_UNCHANGED)
-        if millimetres is None or millimetres.dtype != np.uint16:
-            raise ValueError("not a 16-bit image")
-        return DepthMap(millimetres.astype(np.float32) / 1000, DepthUnit.METRIC)
-    except (OSError, ValueError, EOFError, cv2.error) as error:
+            return DepthMap(_read_metres(path), DepthUnit.METRIC)
+        if path.suffix.lower() == ".exr":
+            return DepthMap(_read_exr(path), DepthUnit.METRIC)
+        return DepthMap(read_16_bit(path).astype(np.float32) / np.float32(1000), DepthUnit.METRIC)
+    except (OSError, ValueError, QueryError) as error:
         raise GeometryError(
-            f"{path} is not a depth map ({error}). Wanted a 16-bit PNG in millimetres, or .npy in metres."
+            f"{path} is not a depth map ({error}). Wanted a 16-bit PNG in millimetres, "
+            "or EXR or .npy in metres."
         ) from error
+
+
+def _read_metres(path: Path) -> NDArray[np.float32]:
+    try:
+        values = np.load(path, mmap_mode="r", allow_pickle=False)  # as large as its file, whatever it claims
+        if values.ndim != 2 or values.size > MAX_PIXELS or values.dtype.kind not in "fiu":
+            raise ValueError(f"{values.dtype} of shape {values.shape}")
+        return np.asarray(values, np.float32)
+    except OSError:
+        raise
+    except Exception as error:  # NumPy has many kinds for a damaged header
+        raise ValueError(str(error)) from error
+
+
+def _read_exr(path: Path) -> NDArray[np.float32]:
+    """The first channel (h, w), by FFmpeg: OpenCV is mostly built without."""
+    try:
+        with av.open(str(path)) as container:
+            frame = next(container.decode(video=0))
+            planes = frame.to_ndarray()
+    except (FFmpegError, StopIteration, IndexError) as error:
+        raise ValueError(f"not an EXR image: {error}") from error
+    return np.ascontiguousarray(planes if planes.ndim == 2 else planes[..., 0], np.float32)
 
 
 @dataclass(frozen=True)

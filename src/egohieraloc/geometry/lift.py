@@ -18,7 +18,7 @@ from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.depth import depth_at
 from egohieraloc.geometry.gsjc import ObjectView, weighted_median
 from egohieraloc.geometry.reconstruction import Reconstruction
-from egohieraloc.types import Box, DepthMap, Floats, FramePrediction
+from egohieraloc.types import Box, DepthMap, Floats, FramePrediction, MaskConfidence
 
 _GRID = 24  # samples along each side of a box that has no mask
 _MIN_FORWARD = 0.05  # cosine between a ray and the optical axis
@@ -65,22 +65,27 @@ def region_of(prediction: FramePrediction, camera: Camera, *, literal: bool) -> 
 
 
 def semantic_score(prediction: FramePrediction, config: FusionConfig) -> float:
-    """vartheta^sem: the mean of P_ave, P_thr and P_max (eq. 23, 24), as far as they are switched on.
-
-    Without confidences per pixel the score of the frame replaces all three.
-    """
-    if not (config.semantic_average or config.semantic_threshold or config.semantic_maximum):
-        return 1.0
-    if prediction.mask is None or prediction.mask_prob is None or not prediction.mask.any():
-        return prediction.score
-    probability = prediction.mask_prob[prediction.mask].astype(np.float64)
-    high = probability[probability > config.probability_threshold]
+    """vartheta^sem: the mean of P_ave, P_thr and P_max (eq. 23, 24), as far as they are switched on."""
+    sure = mask_confidence(prediction, config)
     terms = (
-        (config.semantic_average, probability.mean()),
-        (config.semantic_threshold, high.mean() if len(high) else 0.0),
-        (config.semantic_maximum, probability.max()),
+        (config.semantic_average, sure.average),
+        (config.semantic_threshold, sure.threshold),
+        (config.semantic_maximum, sure.maximum),
     )
-    return float(np.mean([value for used, value in terms if used]))
+    used = [value for is_used, value in terms if is_used]
+    return float(np.mean(used)) if used else 1.0
+
+
+def mask_confidence(prediction: FramePrediction, config: FusionConfig) -> MaskConfidence:
+    """P_ave, P_thr and P_max. Without confidences per pixel the score of the frame replaces all three."""
+    if prediction.mask_prob is None:
+        return prediction.confidence or MaskConfidence(*(prediction.score,) * 3)
+    probability = prediction.mask_prob[prediction.mask_prob > config.mask_threshold].astype(np.float64)
+    if not probability.size:
+        return MaskConfidence(*(prediction.score,) * 3)
+    high = probability[probability > config.probability_threshold]
+    average = float(high.mean()) if high.size else 0.0
+    return MaskConfidence(float(probability.mean()), average, float(probability.max()))
 
 
 def lift(
@@ -112,7 +117,7 @@ def lift(
         camera=camera,
         pose=pose,
         pixel=np.array(box.center) if fusion.literal else _centre(prediction, region),
-        pixel_error=float(np.hypot(1.0, fusion.center_error_share * diagonal)) * _border_factor(box, camera),
+        pixel_error=_pixel_error(box, camera, pose, fusion),
         diagonal_px=diagonal,
         semantic=semantic_score(prediction, fusion),
     )
@@ -188,6 +193,13 @@ def _centre(prediction: FramePrediction, region: Region) -> Floats:
     if prediction.mask is None or not prediction.mask.any():
         return np.array(prediction.box.center)
     return np.average(region.pixels, axis=0, weights=np.maximum(region.probability, 1e-6))
+
+
+def _pixel_error(box: Box, camera: Camera, pose: CameraPose, fusion: FusionConfig) -> float:
+    """Of the object's centre: by its box, and by the direction the camera looks in."""
+    diagonal = float(np.hypot(box.width, box.height))
+    of_box = float(np.hypot(1.0, fusion.center_error_share * diagonal)) * _border_factor(box, camera)
+    return float(np.hypot(of_box, camera.focal[0] * pose.turn_error_rad))
 
 
 def _border_factor(box: Box, camera: Camera) -> float:

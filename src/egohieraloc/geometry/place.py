@@ -42,11 +42,12 @@ def place(
         return NotLocalized("the object was not found in the video", **counts)
     if reconstruction.num_posed == 0:
         return NotLocalized("no frame of the video has a camera pose", **counts)
-    query_frame = reconstruction.nearest_posed(query_time_s, within_s=config.max_pose_gap_s)
+    shown_s = reconstruction.frame_gap_s / 2  # the frame shown at the query time is its own
+    query_frame = reconstruction.nearest_posed(query_time_s, within_s=max(config.max_pose_gap_s, shown_s))
     if query_frame is None:
         reason = f"no frame within {gap} of the query time ({query_time_s:.1f} s) has a camera pose"
         return NotLocalized(reason, **counts)
-    views = _views(last_appearance(predictions), reconstruction, depth or {}, config)
+    views = object_views(last_appearance(predictions), reconstruction, depth or {}, config)
     if not views:
         reason = f"no frame that shows the object, nor one within {gap} of it, has a camera pose"
         return NotLocalized(reason, **counts)
@@ -94,13 +95,16 @@ def describe(localization: Localization3D) -> str:
     )
 
 
-def _views(
+def object_views(
     predictions: Sequence[FramePrediction],
     reconstruction: Reconstruction,
     depth: Mapping[int, DepthMap],
     config: PlaceConfig,
 ) -> list[ObjectView]:
-    """The predictions lifted by their frames' poses, or when none has one, one by a pose near in time."""
+    """The predictions lifted by their frames' poses, or when none has one, one by a pose near in time.
+
+    Those whose ray the lens does not have are left out.
+    """
     expected = DepthUnit.METRIC if reconstruction.unit == "m" else DepthUnit.SFM
     wrong = sorted({depth_map.unit.value for depth_map in depth.values() if depth_map.unit is not expected})
     if wrong:
@@ -118,7 +122,7 @@ def _views(
         lift(p, reconstruction.camera, pose, config, depth_map=depth.get(p.frame_index), points=points)
         for p, pose in posed
     ]
-    return [view for view in views if np.isfinite(view.ray_world).all()]  # the lens may have no ray there
+    return [view for view in views if np.isfinite(view.ray_world).all()]
 
 
 def _borrowed_pose(

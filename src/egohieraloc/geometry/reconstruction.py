@@ -17,10 +17,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from egohieraloc.documents import parse_json, read_json
 from egohieraloc.errors import GeometryError
 from egohieraloc.files import atomic_path, write_json
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.types import Floats
+from egohieraloc.types import Floats, Ints
 
 FORMAT = 1
 
@@ -72,6 +73,12 @@ class Reconstruction:
     def num_posed(self) -> int:
         return len(self.poses)
 
+    @property
+    def frame_gap_s(self) -> float:
+        """The usual time between two frames; 0 for a single one."""
+        times = np.sort([frame.time_s for frame in self.frames])
+        return float(np.median(np.diff(times))) if len(times) > 1 else 0.0
+
     def nearest_posed(self, time_s: float, *, within_s: float = math.inf) -> PosedFrame | None:
         """The posed frame closest in time, the earlier one of two; None when none is that near."""
         posed = [f for f in self.frames if f.pose is not None and abs(f.time_s - time_s) <= within_s]
@@ -81,6 +88,12 @@ class Reconstruction:
         """The points seen in a frame: rows of `points.xyz_world` (n,) and pixels (n, 2)."""
         rows = self._rows_by_frame.get(frame_index, np.empty(0, np.int64))
         return self.points.point[rows], self.points.pixel[rows]
+
+    def at_frames(self, indices: Ints) -> Reconstruction:
+        """With these frames alone, where it knows them all; otherwise as it is."""
+        wanted = set(indices.tolist())
+        frames = tuple(frame for frame in self.frames if frame.index in wanted)
+        return replace(self, frames=frames) if len(frames) == len(wanted) else self
 
     def resized(self, width: int, height: int) -> Reconstruction:
         """The same in pixels of frames of another size."""
@@ -103,8 +116,8 @@ def write_cameras(path: str | Path, reconstruction: Reconstruction) -> None:
 def read_cameras(path: str | Path) -> Reconstruction:
     """Read `cameras.json`, ours or a user's. There are no sparse points in it."""
     try:
-        return cameras_from_json(json.loads(Path(path).read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return cameras_from_json(read_json(path))
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise GeometryError(
             f"Cannot read camera poses from {path}: {type(error).__name__} {error}. Wanted "
             '{"unit": "m"|"sfm", "camera": {"model", "width", "height", "params"}, '
@@ -171,7 +184,7 @@ def load(path: str | Path) -> Reconstruction:
         with np.load(path, allow_pickle=False) as data:
             if int(data["format"]) != FORMAT:
                 raise ValueError(f"format {int(data['format'])}, wanted {FORMAT}")
-            whole = cameras_from_json(json.loads(str(data["cameras"])))
+            whole = cameras_from_json(parse_json(str(data["cameras"])))
             points = SparsePoints(data["xyz_world"], data["frame"], data["point"], data["pixel"])
     except Exception as error:  # zip, NumPy and JSON each raise their own kinds for a damaged file
         raise GeometryError(

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from egohieraloc.children import end_with_input
 from egohieraloc.config import SfmConfig
+from egohieraloc.documents import read_json
 from egohieraloc.errors import GeometryError
 from egohieraloc.files import write_json
 from egohieraloc.geometry.align import align
@@ -73,7 +75,7 @@ class SfmJob:
 
     @classmethod
     def read(cls, folder: Path) -> SfmJob:
-        value = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+        value = read_json(folder / "job.json")
         camera, lists = value["anchor_camera"], ("frame_index", "time_s", "sharpness", "size", "full_size")
         return cls(
             **{key: tuple(value[key]) for key in lists},
@@ -353,4 +355,5 @@ def _report(stage: str, done: int = 0, total: int = 1) -> None:
 
 
 if __name__ == "__main__":
+    end_with_input()
     main(Path(sys.argv[1]))

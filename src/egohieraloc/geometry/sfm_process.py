@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,8 +13,11 @@ from pathlib import Path
 import cv2
 from filelock import FileLock
 
+from egohieraloc.children import python_environment, python_module
 from egohieraloc.config import SfmConfig
+from egohieraloc.documents import parse_json, read_json
 from egohieraloc.errors import GeometryError, OutputError
+from egohieraloc.files import private_folder
 from egohieraloc.geometry import sfm
 from egohieraloc.geometry.camera import Camera
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
@@ -64,7 +64,8 @@ def reconstruct(
         with suppress(GeometryError):  # another process may have made it meanwhile
             return load(path)
         folder = path.with_suffix(".work")
-        job = _unfinished_job(folder, config, focal_px) or _new_job(folder, frames, config, focal_px, anchors)
+        job = _unfinished_job(folder, config, focal_px, anchors)
+        job = job or _new_job(folder, frames, config, focal_px, anchors)
         count = len(job.frame_index)
         if count < MIN_FRAMES:
             shutil.rmtree(folder)
@@ -83,7 +84,7 @@ def _locked(path: Path) -> Iterator[None]:
     """Wait until no other process works on this file, and keep others waiting meanwhile."""
     lock = FileLock(f"{path}.lock")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         lock.acquire()
     except OSError as error:
         raise OutputError(
@@ -104,13 +105,20 @@ class _WrittenFrames:
     full_size: tuple[int, int]
 
 
-def _unfinished_job(folder: Path, config: SfmConfig, focal_px: float | None) -> SfmJob | None:
-    """What an earlier run with the same settings left."""
+def _unfinished_job(
+    folder: Path, config: SfmConfig, focal_px: float | None, anchors: Sequence[Anchor]
+) -> SfmJob | None:
+    """What an earlier run with the same settings and anchors left."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         job = SfmJob.read(folder)
-        if job.config == config and job.focal_px == focal_px:
+        given = (config, focal_px, anchors[0].camera if anchors else None, _centers(anchors))
+        if (job.config, job.focal_px, job.anchor_camera, job.anchor_center) == given:
             return job
     return None
+
+
+def _centers(anchors: Sequence[Anchor]) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(float(v) for v in anchor.center_world) for anchor in anchors)
 
 
 def _new_job(
@@ -138,7 +146,7 @@ def _new_job(
         focal_px=focal_px,
         config=config,
         anchor_camera=anchors[0].camera if anchors else None,
-        anchor_center=tuple(tuple(float(v) for v in anchor.center_world) for anchor in anchors),
+        anchor_center=_centers(anchors),
     )
     job.write(folder)
     return job
@@ -182,16 +190,21 @@ def _run(folder: Path, max_time_s: float, progress: Progress) -> str | None:
     """Run the process to its end; the reason when there is no result."""
     for name in ("result.npz", "failure.json"):
         (folder / name).unlink(missing_ok=True)
-    command = [sys.executable, "-m", sfm.__name__, str(folder)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with (folder / "log.txt").open("w", encoding="utf-8") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+        process = subprocess.Popen(
+            python_module(sfm.__name__, str(folder)),
+            stdin=subprocess.PIPE,  # closed when this process ends, see `end_with_input`
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=python_environment(),
+        )
         timer = threading.Timer(max_time_s, process.kill)
         timer.start()
         try:
             for line in process.stdout or ():
                 with suppress(ValueError, KeyError, TypeError):  # other libraries print too
-                    report = json.loads(line)
+                    report = parse_json(line)
                     progress(report["stage"], int(report["done"]), int(report["total"]))
             code = process.wait()
         finally:
@@ -202,7 +215,7 @@ def _run(folder: Path, max_time_s: float, progress: Progress) -> str | None:
     if (folder / "result.npz").exists():
         return None
     if (folder / "failure.json").exists():
-        return str(json.loads((folder / "failure.json").read_text(encoding="utf-8"))["reason"])
+        return str(read_json(folder / "failure.json")["reason"])
     if late:
         return f"camera poses took longer than {max_time_s:g} s; what was computed is kept for the next run"
     return f"the camera pose process ended early (code {code}); its log is in {folder / 'log.txt'}"

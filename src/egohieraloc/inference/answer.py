@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from egohieraloc.config import TemporalConfig
 from egohieraloc.inference.predict import Decoded
 from egohieraloc.inference.search import QuerySearch
-from egohieraloc.inference.temporal import Interval, choose_interval
-from egohieraloc.models.weights import Calibration
+from egohieraloc.inference.second_look import logit, look_again
+from egohieraloc.inference.temporal import TIE, Interval, TemporalChoice, choose_interval
 from egohieraloc.types import (
     Box,
     Bytes,
@@ -37,47 +37,96 @@ class Answer:
     curve: ScoreCurve
     alternatives: tuple[ResponseTrack, ...]
     decoded: Mapping[int, Decoded]
+    looks: int = 1  # 2 where the confidence comes from a second look too
 
 
 def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
     """Apply the temporal rule to the decoded samples; samples that were not decoded score 0."""
-    raw = _score_curve(decoded, len(search.video), search.config.stride)
-    choice = choose_interval(raw, search.video.time_s, search.temporal)
+    raw = score_curve(decoded, len(search.video), search.config.stride)
+    choice = choose_interval(raw, search.video.time_s, _with_more_candidates(search))
     if choice.chosen is None:
         reason = "The video has no sample before the query time."
         if len(raw):
             reason = "Nothing in the video looks like the query."
         return Answer(NotFound(reason), choice.curve, (), decoded)
-    calibration = search.predictor.calibration
-
-    def track(interval: Interval) -> ResponseTrack:
-        score = calibrated(choice.curve, interval, calibration)
-        return ResponseTrack(predictions_of(search, decoded, interval), score)
-
-    candidates = [track(interval) for interval in (choice.chosen, *choice.alternatives)]
-    confident = [t for t in candidates if t.score >= calibration.threshold]
+    judged = judge(search, decoded, choice)
+    decoded = judged.decoded
+    tracks = [ResponseTrack(predictions_of(search, decoded, c.interval), c.score) for c in judged.candidates]
+    literal = search.temporal.rule == "paper"  # the paper has no threshold of confidence: its rule decides
+    confident = [t for t in tracks if literal or t.score >= judged.threshold]
+    most = search.temporal.max_alternatives
     if confident:
         # The rule's choice, or where that is below the threshold the last one above it.
-        answered = confident[0] if confident[0] is candidates[0] else max(confident, key=lambda t: t.end)
-        others = tuple(t for t in candidates if t is not answered)
-        return Answer(answered, choice.curve, others, decoded)
-    best = max(candidates, key=lambda t: t.score)
+        answered = confident[0] if confident[0] is tracks[0] else max(confident, key=lambda t: t.end)
+        others = tuple(t for t in tracks if t is not answered)[:most]
+        return Answer(answered, choice.curve, others, decoded, judged.looks)
+    best = max(tracks, key=lambda t: t.score)
     reason = (
         f"The best candidate, at {best.start_s:.1f} s, has confidence {best.score:.2f}; "
-        f"answers need {calibration.threshold:.2f}."
+        f"answers need {judged.threshold:.2f}."
     )
-    candidates = sorted(candidates, key=lambda t: t is not best)[: search.temporal.max_alternatives]
-    return Answer(NotFound(reason, best.score), choice.curve, tuple(candidates), decoded)
+    candidates = tuple(sorted(tracks, key=lambda t: t is not best)[:most])
+    return Answer(NotFound(reason, best.score), choice.curve, candidates, decoded, judged.looks)
 
 
-def calibrated(curve: ScoreCurve, interval: Interval, calibration: Calibration) -> float:
-    """Probability that an interval shows the object, from its highest score."""
-    peak = float(np.clip(curve.raw[interval[0] : interval[1] + 1].max(), 1e-6, 1 - 1e-6))
-    logit = math.log(peak / (1 - peak))
-    return 1 / (1 + math.exp(-(calibration.slope * logit + calibration.offset)))
+@dataclass(frozen=True)
+class Candidate:
+    """An appearance, what each look says of it in logits, and the confidence that follows."""
+
+    interval: Interval
+    first: float
+    second: float | None
+    score: float
 
 
-def _score_curve(decoded: Mapping[int, Decoded], count: int, stride: int) -> Floats:
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Candidates, the rule's choice first and the others by falling confidence."""
+
+    candidates: Sequence[Candidate]
+    threshold: float
+    decoded: Mapping[int, Decoded]  # with what a second look saw
+
+    @property
+    def looks(self) -> int:
+        return 1 if self.candidates[0].second is None else 2
+
+
+def judge(search: QuerySearch, decoded: Mapping[int, Decoded], choice: TemporalChoice) -> Judged:
+    """The confidence of each candidate from one look, or from two where there is a second."""
+    assert choice.chosen is not None
+    intervals = (choice.chosen, *choice.alternatives)
+    calibration = search.predictor.calibration
+    first = [logit(float(choice.curve.raw[a : b + 1].max())) for a, b in intervals]
+    looks = look_again(search, decoded, intervals) if _looks_again(search) else None
+    if looks is None:
+        alone = [
+            Candidate(i, a, None, calibration.confidence(a)) for i, a in zip(intervals, first, strict=True)
+        ]
+        return Judged(alone, calibration.threshold, decoded)
+    both = [
+        Candidate(interval, a, look.logit, calibration.looks.confidence(a, look.logit))
+        for interval, a, look in zip(intervals, first, looks, strict=True)
+    ]
+    bar = search.temporal.peak_share * max(c.score for c in both) * TIE
+    chosen = max((c for c in both if c.score >= bar), key=lambda c: c.interval)
+    both.sort(key=lambda c: (c is not chosen, -c.score))
+    closer = {sample: seen for look in looks for sample, seen in look.decoded.items()}
+    return Judged(both, calibration.looks.threshold, {**decoded, **closer})
+
+
+def _with_more_candidates(search: QuerySearch) -> TemporalConfig:
+    config = search.temporal
+    wanted = max(config.max_alternatives, search.config.look_appearances - 1)
+    return replace(config, max_alternatives=wanted) if _looks_again(search) else config
+
+
+def _looks_again(search: QuerySearch) -> bool:
+    paper = search.temporal.rule == "paper"  # which looks once
+    return search.config.second_look and not paper and search.predictor.calibration.looks.second != 0
+
+
+def score_curve(decoded: Mapping[int, Decoded], count: int, stride: int) -> Floats:
     """Scores (N,): decoded ones, straight lines across skipped ones, the last one held, 0 elsewhere."""
     raw = np.zeros(count)
     known = sorted(decoded)
@@ -94,7 +143,7 @@ def predictions_of(
 ) -> tuple[FramePrediction, ...]:
     """One prediction per sample of an interval; boxes of samples that were not decoded are interpolated."""
     (first, last), video = interval, search.video
-    raw = _score_curve(decoded, len(video), search.config.stride)
+    raw = score_curve(decoded, len(video), search.config.stride)
     known = [s for s in range(first, last + 1) if s in decoded] or [
         min(decoded, key=lambda s: abs(s - first))
     ]

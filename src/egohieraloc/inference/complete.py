@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from egohieraloc.config import TemporalConfig
 from egohieraloc.inference.answer import Answer, predictions_of
+from egohieraloc.inference.cuts import first_cut, mean_descriptors
 from egohieraloc.inference.predict import Decoded, SearchTemplate
 from egohieraloc.inference.search import QuerySearch, blocks_side_by_side
+from egohieraloc.inference.steady import steady
 from egohieraloc.inference.temporal import Interval
 from egohieraloc.types import NotFound
 
@@ -26,9 +31,15 @@ def completed(search: QuerySearch, found: Answer) -> Answer:
     if isinstance(found.track, NotFound) or config.rule == "paper" or config.complete > 1:
         return found
     (first, last), joined = complete(search, found.decoded, (found.track.start, found.track.end))
-    track = replace(found.track, predictions=predictions_of(search, joined, (first, last)))
+    corrected = steady(joined, (first, last), search.predictor.config.input_size)
+    steadied = {**joined, **corrected}
+    track = replace(found.track, predictions=predictions_of(search, steadied, (first, last)))
     others = tuple(t for t in found.alternatives if t.end < first or last < t.start)
-    return replace(found, track=track, alternatives=others, decoded=joined)
+    if corrected:  # the other object that looks like it
+        beside = {sample: joined[sample] for sample in corrected}
+        where = min(beside), max(beside)
+        others = (replace(found.track, predictions=predictions_of(search, beside, where)), *others)
+    return replace(found, track=track, alternatives=others, decoded=steadied)
 
 
 def complete(
@@ -54,31 +65,47 @@ def complete(
         own = joined.get(sample)
         if own is None or own.score < min(other.score, config.complete):
             joined[sample] = other
-    return (min(back.farthest, found[0]), max(forth.farthest, found[1])), joined
+    return (back.farthest, forth.farthest), joined
 
 
 class _Walk:
-    """Samples from the best one outwards, and what has been seen; up to `edge` none is a miss."""
+    """Samples from the best one outwards, and what has been seen; up to `edge` none is a miss, but a cut ends
+    the appearance in any case."""
 
     def __init__(self, samples: Sequence[int], edge: int, config: TemporalConfig) -> None:
         self.samples, self._edge, self._config = samples, edge, config
         self.seen: dict[int, Decoded] = {}
-        self.farthest = samples[0]  # that shows the object
-        self._missed = 0
+        self.farthest = edge  # that shows the object
+        self._missed, self._cut = 0, False
+        self._shot: list[NDArray[np.float32]] = []  # the mean descriptor of the sample seen last
 
     @property
     def ended(self) -> bool:
-        """At the last sample, or where the object is no longer recognised."""
-        return self._missed > self._config.bridge or len(self.seen) == len(self.samples)
+        """At the last sample or a cut, or where the object is no longer recognised."""
+        return self._cut or self._missed > self._config.bridge or len(self.seen) == len(self.samples)
 
-    def see(self, sample: int, answer: Decoded) -> None:
-        if self.ended:
-            return
+    def see(self, block: Sequence[int], means: NDArray[np.float32], answers: Sequence[Decoded]) -> None:
+        """The next samples with their mean descriptors (n, D), and what is said of them."""
+        shot = [*self._shot, *means]
+        cut = first_cut(np.stack(shot))
+        whole = len(block) if cut is None else cut - len(self._shot)
+        if cut is not None:
+            last = self.samples[len(self.seen) + whole - 1]
+            self.farthest = min(last, self.farthest, key=self._away)
+        for sample, answer in zip(block[:whole], answers[:whole], strict=True):
+            if not self.ended:
+                self._see(sample, answer)
+        self._shot, self._cut = shot[-1:], cut is not None
+
+    def _see(self, sample: int, answer: Decoded) -> None:
         self.seen[sample] = answer
         if answer.score >= self._config.complete:
-            self.farthest, self._missed = sample, 0
-        elif abs(sample - self.samples[0]) > abs(self._edge - self.samples[0]):
+            self.farthest, self._missed = max(sample, self.farthest, key=self._away), 0
+        elif self._away(sample) > self._away(self._edge):
             self._missed += 1
+
+    def _away(self, sample: int) -> int:
+        return abs(sample - self.samples[0])
 
 
 def _walk_side_by_side(search: QuerySearch, template: SearchTemplate, walks: Sequence[_Walk]) -> None:
@@ -91,7 +118,10 @@ def _walk_side_by_side(search: QuerySearch, template: SearchTemplate, walks: Seq
         ahead = [walk.samples[len(walk.seen) :] for walk in on_foot]
         size = min(BLOCK, max(map(len, ahead)))
         block = next(blocks_side_by_side(ahead, size))
-        answers, state = predictor.decode(template, search.video.pick(block), state)
-        for number, (sample, answer) in enumerate(zip(block, answers, strict=True)):
-            on_foot[number // size].see(sample, answer)
+        packed = search.video.pick(block)
+        answers, state = predictor.decode(template, packed, state)
+        means = mean_descriptors(packed.match)
+        for number, walk in enumerate(on_foot):
+            rows = slice(number * size, (number + 1) * size)
+            walk.see(block[rows], means[rows], answers[rows])
         search.progress("follow", sum(len(walk.seen) for walk in walks), total)

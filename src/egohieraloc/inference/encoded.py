@@ -1,36 +1,48 @@
-"""A video as the network knows it: its source, size and samples, and the stored features of each sample."""
+"""A video as the network knows it: its source, size and samples, and the features of each sample."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.errors import VideoError
+from egohieraloc.inference.chunks import (
+    PHASES,
+    STRETCH,
+    all_chunks,
+    chunk_of,
+    chunks_with,
+    place_of,
+    samples_of,
+    sparse_chunks,
+)
 from egohieraloc.inference.packing import PackedFeatures
-from egohieraloc.inference.predict import Predictor
-from egohieraloc.inference.store import CHUNK, FeatureStore
+from egohieraloc.inference.reading import Reading
+from egohieraloc.inference.regions import RegionMemory, codebook
+from egohieraloc.inference.store import FeatureStore
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats, Frame, Ints, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
-ENCODE_BATCH = 8
-T = TypeVar("T")
+ReadFrames = Callable[[Sequence[int]], Iterable[Frame]]
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedVideo:
-    """N samples of a video whose features are in a store."""
+    """N samples of a video. Their features are in a store; what is not there, or damaged, is made again."""
 
     video: SampledVideo
     letterbox: Letterbox  # from frames to the network's canvas
     store: FeatureStore
+    reading: Reading | None = None  # makes features; None: what is not in the store is lost
+    memory: RegionMemory | None = None  # where to look; None: everywhere
+    pixels: ReadFrames | None = None  # frames by rising number, where `reading` has none
 
     def __len__(self) -> int:
         return len(self.video)
@@ -45,87 +57,90 @@ class EncodedVideo:
         """(N,)"""
         return self.video.time_s
 
-    @property
-    def num_chunks(self) -> int:
-        return -(-len(self) // CHUNK)
-
     def first(self, count: int) -> EncodedVideo:
         """Its first samples alone."""
         return replace(self, video=self.video.first(count))
 
-    def chunk(self, number: int) -> PackedFeatures:
-        return self._there(self.store.read(number))
+    def until(self, time_s: float | None) -> EncodedVideo:
+        """Only what was seen before the query time; None: all."""
+        if time_s is not None and not time_s >= 0:
+            raise VideoError(f"The query time must be a number of seconds, 0 or more, got {time_s}.")
+        end_s = np.inf if time_s is None else time_s
+        video = self.video.first(int(np.count_nonzero(self.time_s < end_s)))
+        return replace(self, video=replace(video, until_s=time_s))
 
-    def descriptors(self, number: int) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
-        """The descriptors of a chunk alone, and their scale: all that a coarse look needs."""
-        return self._there(self.store.read_match(number))
+    def remember(self, *, progress: Progress = no_progress) -> None:
+        """Make those sparse chunks that are not in the memory; their features may have been thrown out."""
+        has = self.store.has if self.memory is None else self.memory.has
+        self._fill(sparse_chunks(len(self)), has, progress)
+
+    def fill(self, numbers: Iterable[int], *, progress: Progress = no_progress) -> None:
+        """Make those chunks that are not in the store, reading the video once."""
+        self._fill(sorted(numbers), self.store.has, progress)
+
+    def _fill(self, numbers: Sequence[int], has: Callable[[int], bool], progress: Progress) -> None:
+        missing = [number for number in numbers if not has(number)]
+        total = sum(map(self._size, numbers))
+        done = total - sum(map(self._size, missing))
+        for _, packed in self._made(missing):
+            done += len(packed)
+            progress("encode", done, total)
+        if missing and self.memory is not None:
+            self.memory.flush()
+
+    def chunk(self, number: int) -> PackedFeatures:
+        """The features of a chunk's samples: see chunks.py."""
+        found = self.store.read(number)
+        if found is None or len(found) < self._size(number):
+            ((_, found),) = self._made([number])
+        return found
+
+    def descriptors(self, numbers: Iterable[int]) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
+        """The descriptors of the samples of some chunks, and their scale: all that a coarse look needs."""
+        parts = [(self._descriptors(number), len(samples_of(number, len(self)))) for number in numbers]
+        match, scale = (np.concatenate([part[k][:size] for part, size in parts]) for k in (0, 1))
+        return match, scale
+
+    def _descriptors(self, number: int) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
+        found = self.store.read_match(number)
+        if found is None or len(found[0]) < self._size(number):
+            packed = self.chunk(number)
+            return packed.match, packed.match_scale
+        return found
 
     def pick(self, samples: Sequence[int]) -> PackedFeatures:
         """Some samples in any order."""
-        chunks = {number: self.chunk(number) for number in {sample // CHUNK for sample in samples}}
-        places = [(chunks[sample // CHUNK], sample % CHUNK) for sample in samples]
-        return PackedFeatures.cat([chunk[place : place + 1] for chunk, place in places])
+        numbers = chunks_with(samples)
+        chunks = [self.chunk(number) for number in numbers]
+        starts = dict(zip(numbers, np.cumsum([0, *map(len, chunks)]).tolist(), strict=False))
+        order = np.array([starts[chunk_of(sample)] + place_of(sample) for sample in samples], np.intp)
+        return PackedFeatures.cat(chunks)[order]
+
+    def frames(self, samples: Iterable[int]) -> dict[int, Frame]:
+        """The frames of some samples as the video has them; damaged ones are left out."""
+        read = self.pixels or (self.reading.video if self.reading else Video.reopen(self.video.source)).frames
+        numbers = {int(self.frame_index[sample]): sample for sample in samples}
+        return {numbers[frame.index]: frame for frame in read(sorted(numbers))}
 
     def take(self, first: int, last: int) -> Iterator[PackedFeatures]:
-        """Samples first to last, inclusive, chunk by chunk."""
-        for number in range(first // CHUNK, last // CHUNK + 1):
-            start = number * CHUNK
-            yield self.chunk(number)[max(first - start, 0) : last + 1 - start]
+        """Samples first to last, inclusive, stretch by stretch."""
+        for start in range(first // STRETCH * STRETCH, last + 1, STRETCH):
+            yield self.pick(range(max(first, start), min(last + 1, start + STRETCH)))
 
-    def _there(self, found: T | None) -> T:
-        if found is None:
-            raise VideoError(f"Stored features in {self.store.folder} were damaged meanwhile. Ask again.")
-        return found
+    def _made(self, numbers: Sequence[int]) -> Iterator[tuple[int, PackedFeatures]]:
+        if not numbers:
+            return
+        if self.reading is None:
+            raise VideoError(f"Features in {self.store.folder} are damaged or gone. Read the video again.")
+        for number, packed in self.reading.chunks(numbers):
+            self.store.write(number, packed)
+            if self.memory is not None and number % PHASES == 0 and not self.memory.has(number):
+                self.memory.add(number, codebook(packed.match))
+            yield number, packed
 
-
-def encode_video(
-    video: Video,
-    sampled: SampledVideo,
-    predictor: Predictor,
-    store: FeatureStore,
-    *,
-    until_s: float | None = None,
-    progress: Progress = no_progress,
-) -> EncodedVideo:
-    """Bring the store up to date with a video; only what is missing is decoded and encoded.
-
-    `sampled` are all samples the store is for; those from `until_s` on can wait.
-    """
-    end_s = np.inf if until_s is None else until_s
-    if not end_s >= 0:
-        raise VideoError(f"The query time must be a number of seconds, 0 or more, got {until_s}.")
-    letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
-    searched = sampled.first(int(np.count_nonzero(sampled.time_s < end_s)))
-    encoded = EncodedVideo(replace(searched, until_s=until_s), letterbox, store)
-    # The last chunk is encoded whole, also beyond `until_s`: a chunk is there or not.
-    chunks = [sampled.frame_index[start : start + CHUNK] for start in range(0, len(encoded), CHUNK)]
-    missing = [number for number in range(len(chunks)) if not store.has(number)]
-    total = sum(map(len, chunks))
-    done = total - sum(len(chunks[number]) for number in missing)
-    for run in runs(missing):
-        wanted = np.concatenate([chunks[number] for number in run])
-        frames = _with_stand_ins(video.path, video.canvases(wanted, letterbox), wanted)
-        for number in run:
-            parts: list[PackedFeatures] = []
-            for start in range(0, len(chunks[number]), ENCODE_BATCH):
-                indices = chunks[number][start : start + ENCODE_BATCH]
-                canvases = [next(frames).rgb for _ in indices]
-                parts.append(predictor.encode(canvases, indices, video.times_s[indices]))
-                done += len(indices)
-                progress("encode", done, total)
-            store.write(number, PackedFeatures.cat(parts))
-    return encoded
-
-
-def _with_stand_ins(path: Path, frames: Iterator[Frame], indices: Ints) -> Iterator[Frame]:
-    """A frame for every number; a neighbour stands in for a damaged one."""
-    last = None
-    for index in indices:
-        if last is None or last.index < index:
-            last = next(frames, last)
-        if last is None:
-            raise VideoError(f"{path}: no frame could be decoded near number {index}.")
-        yield last
+    def _size(self, number: int) -> int:
+        """Samples in a chunk. A chunk is whole, also where the query time lies within it."""
+        return len(samples_of(number, len(self.reading.sampled if self.reading else self.video)))
 
 
 def store_features(packed: PackedFeatures, folder: Path, *, canvas: int, fps: float) -> EncodedVideo:
@@ -133,12 +148,24 @@ def store_features(packed: PackedFeatures, folder: Path, *, canvas: int, fps: fl
 
     Its frames are the network's canvas, `canvas` pixels wide and high.
     """
-    store, count = FeatureStore(folder), len(packed)
-    for number in range(-(-count // CHUNK)):
-        store.write(number, packed[number * CHUNK : (number + 1) * CHUNK])
+    store, memory, count = FeatureStore(folder), RegionMemory(folder / "memory"), len(packed)
+    write_features(packed, store, memory)
     info = VideoInfo(canvas, canvas, Fraction(fps).limit_denominator(1000), count)
     sampled = SampledVideo(VideoSource(str(folder)), info, fps, np.arange(count), np.arange(count) / fps)
-    return EncodedVideo(sampled, Letterbox(canvas, canvas, canvas), store)
+    return EncodedVideo(sampled, Letterbox(canvas, canvas, canvas), store, memory=memory)
+
+
+def write_features(
+    packed: PackedFeatures, store: FeatureStore, memory: RegionMemory | None = None, *, start: int = 0
+) -> None:
+    """Put consecutive samples into a store, and a memory where given; the first one, sample `start`, begins a
+    stretch."""
+    for number in all_chunks(len(packed)):
+        chosen = samples_of(number, len(packed))
+        chunk = packed[chosen.start : chosen.stop : chosen.step]
+        store.write(chunk_of(start) + number, chunk)
+        if memory is not None and number % PHASES == 0:
+            memory.add(chunk_of(start) + number, codebook(chunk.match))
 
 
 def runs(numbers: Iterable[int]) -> list[list[int]]:

@@ -15,10 +15,12 @@ import numpy as np
 
 from egohieraloc.errors import VideoError
 from egohieraloc.images import write_image
-from egohieraloc.inference.encoded import EncodedVideo
+from egohieraloc.inference.chunks import STRETCH
+from egohieraloc.inference.encoded import EncodedVideo, write_features
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Predictor
-from egohieraloc.inference.store import CHUNK, FeatureStore
+from egohieraloc.inference.regions import RegionMemory
+from egohieraloc.inference.store import FeatureStore
 from egohieraloc.types import Rgb, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.folder import TIMES
 from egohieraloc.video.letterbox import Letterbox
@@ -38,7 +40,8 @@ class LiveVideo:
         self._frames = Path(self._folder.name) / "frames"
         self._frames.mkdir()
         self._store = FeatureStore(Path(self._folder.name) / "features")
-        self._open: list[PackedFeatures] = []  # the chunk that is not full yet
+        self._memory = RegionMemory(Path(self._folder.name) / "memory")
+        self._open: list[PackedFeatures] = []  # the stretch that is not full yet
         self._times: list[float] = []
         self._letterbox: Letterbox | None = None
         self._closed = False
@@ -51,16 +54,17 @@ class LiveVideo:
         if self._times and time_s - self._times[-1] < self._least_gap_s:
             return False
         number = len(self._times)
-        packed = self._predictor.encode([letterbox.apply(rgb)], np.array([number]), np.array([time_s]))
+        packed = self._predictor.encode([letterbox.apply(rgb)])
         write_image(self._frames / f"{number:07d}.jpg", rgb)
-        chunk = [*self._open, packed]
-        if len(chunk) == CHUNK:
-            self._store.write(number // CHUNK, PackedFeatures.cat(chunk))
-            chunk = []
+        stretch = [*self._open, packed]
+        if len(stretch) == STRETCH:
+            start = number + 1 - STRETCH
+            write_features(PackedFeatures.cat(stretch), self._store, self._memory, start=start)
+            stretch = []
         with (self._frames / TIMES).open("a", encoding="ascii") as file:
             file.write(f"{float(time_s)!r}\n")
         # Last, so that a frame that could not be kept may be pushed again.
-        self._open, self._letterbox = chunk, letterbox
+        self._open, self._letterbox = stretch, letterbox
         self._times.append(float(time_s))
         return True
 
@@ -70,14 +74,15 @@ class LiveVideo:
         if self._letterbox is None:
             raise VideoError("No frame has been pushed yet: add one before asking.")
         if self._open:
-            self._store.write(len(self._times) // CHUNK, PackedFeatures.cat(self._open))
+            start = len(self._times) - len(self._open)
+            write_features(PackedFeatures.cat(self._open), self._store, start=start)
         times_s, count = np.array(self._times), len(self._times)
         rate = float(count - 1) / float(times_s[-1] - times_s[0]) if count > 1 else 1.0
         fps = max(Fraction(rate).limit_denominator(1000), Fraction(1, 1000))
         info = VideoInfo(*self._letterbox.frame_size, fps, count)
         source = VideoSource(str(self._frames), float(fps))
         sampled = SampledVideo(source, info, float(fps), np.arange(count), times_s)
-        return EncodedVideo(sampled, self._letterbox, self._store)
+        return EncodedVideo(sampled, self._letterbox, self._store, memory=self._memory)
 
     def close(self) -> None:
         self._folder.cleanup()

@@ -16,16 +16,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from egohieraloc.models.neck import FrameFeatures
-from egohieraloc.types import Floats, Ints
+from egohieraloc.types import Ints
 
 LEVELS = {"context": 255, "fine8": 15, "fine4": 15}
+DTYPES = {"match": np.dtype(np.int8), "match_scale": np.dtype(np.float16)} | {
+    f"{name}{suffix}": np.dtype(kind)
+    for name in LEVELS
+    for suffix, kind in (("", np.uint8), ("_scale", np.float16))
+}
 Codes = NDArray[np.uint8]
 Scales = NDArray[np.float16]
 
 
 @dataclass(frozen=True, eq=False)
 class PackedFeatures:
-    """Rounded features of N samples, and where each came from."""
+    """Rounded features of N samples."""
 
     match: NDArray[np.int8]  # (N, D, h, w)
     match_scale: Scales  # (N,)
@@ -35,8 +40,12 @@ class PackedFeatures:
     fine8_scale: Scales
     fine4: Codes  # (N, C, h, w / 2)
     fine4_scale: Scales
-    frame_index: NDArray[np.int64]  # (N,) in the file
-    time_s: NDArray[np.float64]  # (N,)
+
+    def __post_init__(self) -> None:
+        for name, dtype in DTYPES.items():
+            values = getattr(self, name)
+            if values.dtype != dtype or len(values) != len(self):
+                raise ValueError(f"Wanted {dtype} of {len(self)} samples, got {values.dtype} {values.shape}")
 
     def __len__(self) -> int:
         return len(self.match)
@@ -54,21 +63,15 @@ class PackedFeatures:
         return float(sum(getattr(self, f.name).nbytes for f in fields(self)) / max(1, len(self)))
 
 
-def pack(features: FrameFeatures, frame_index: Ints, time_s: Floats) -> PackedFeatures:
-    """Round features; `frame_index` and `time_s` are (N,)."""
+def pack(features: FrameFeatures) -> PackedFeatures:
+    """Round features."""
     match = features.match.float()
     scale = match.abs().amax((1, 2, 3)).clamp(min=1e-6).half()
     codes = (match / scale.float()[:, None, None, None] * 127).round().clamp(-127, 127).to(torch.int8)
     maps: dict[str, NDArray[Any]] = {}
     for name, levels in LEVELS.items():
         maps[name], maps[f"{name}_scale"] = _pack_map(getattr(features, name).float(), levels)
-    return PackedFeatures(
-        match=codes.cpu().numpy(),
-        match_scale=scale.cpu().numpy(),
-        frame_index=np.asarray(frame_index, np.int64),
-        time_s=np.asarray(time_s, np.float64),
-        **maps,
-    )
+    return PackedFeatures(match=codes.cpu().numpy(), match_scale=scale.cpu().numpy(), **maps)
 
 
 def unpack(packed: PackedFeatures, device: torch.device) -> FrameFeatures:

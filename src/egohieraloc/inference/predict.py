@@ -23,7 +23,7 @@ from egohieraloc.models.qam import QamState
 from egohieraloc.models.query_mask import MaskProvider, fallback_level
 from egohieraloc.models.weights import Weights
 from egohieraloc.query import Query
-from egohieraloc.types import Box, Bytes, Floats, Ints, QueryMask, Rgb
+from egohieraloc.types import Box, Bytes, QueryMask, Rgb
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,15 +109,22 @@ class Predictor:
         with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16):
             yield
 
-    def encode(self, canvases: Sequence[Rgb], frame_index: Ints, time_s: Floats) -> PackedFeatures:
+    def encode(self, canvases: Sequence[Rgb]) -> PackedFeatures:
         """Features of letterboxed images (S, S, 3)."""
         pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float() / 255
         with self._running():
             features = self.network.encode_frames(pixels.contiguous(memory_format=torch.channels_last))
-            return pack(features, frame_index, time_s)
+            return pack(features)
 
     def prepare(self, query: Query) -> PreparedQuery:
-        """Encode the query, find its foreground, decide the fallback level, build the template."""
+        """Encode the query and build the template of all its views; the mask is that of the first."""
+        views = [self._prepare_view(view) for view in query.views]
+        if len(views) == 1:
+            return views[0]
+        return PreparedQuery(QueryTemplate.joined([view.template for view in views]), views[0].mask)
+
+    def _prepare_view(self, query: Query) -> PreparedQuery:
+        """Encode one view, find its foreground, decide the fallback level, build its template."""
         config, quality = self.config, 1.0
         if query.mask is None and self.provider is not None:
             provided, quality = self.provider(query)
@@ -160,6 +167,15 @@ class Predictor:
             cells = unpack_match(match, scale, self.device)
             return _numpy(self.network.coarse_logits(cells, query.template).float())
 
+    @property
+    def coarse_gain(self) -> float:
+        """Logits of a coarse score per unit of similarity."""
+        return float(self.network.coarse[0])
+
+    def tokens(self, query: SearchTemplate) -> NDArray[np.float32]:
+        """Descriptors (n, D) of the query's foreground."""
+        return _numpy(query.template.tokens[0, query.template.foreground[0] > 0].float())
+
     def start(self, query: SearchTemplate, *, runs: int = 1) -> QamState:
         """No sample seen yet, in each of so many runs."""
         with torch.inference_mode():
@@ -183,6 +199,14 @@ class Predictor:
             decoded |= zip(rows.tolist(), self._read(output), strict=True)
             done += size
         return [decoded[row] for row in range(len(packed))], state
+
+    def decode_images(self, query: SearchTemplate, canvases: Sequence[Rgb]) -> list[Decoded]:
+        """Encode and decode images (S, S, 3) that have nothing to do with each other."""
+        decoded: list[Decoded] = []
+        for start in range(0, len(canvases), self.largest_batch):
+            some = canvases[start : start + self.largest_batch]
+            decoded += self.decode(query, self.encode(some), self.start(query, runs=len(some)))[0]
+        return decoded
 
     def match(
         self, query: SearchTemplate, packed: PackedFeatures, state: QamState

@@ -10,10 +10,15 @@ from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d
 
 from egohieraloc.config import SearchConfig, TemporalConfig
+from egohieraloc.inference.chunks import chunks_with, samples_of, sparse_chunks
 from egohieraloc.inference.encoded import EncodedVideo, runs
 from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
+from egohieraloc.inference.regions import prototypes
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats
+
+LOOK_CHUNKS = 4  # looked at in one go
+BLOCK = 8  # samples of a stretch read from the store in one go, at least
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,28 +32,55 @@ class QuerySearch:
     temporal: TemporalConfig
     progress: Progress = no_progress
 
+    def shortlist(self) -> Sequence[int]:
+        """The sparse chunks to look at, in order: all of a short video, else those that the memory finds most
+        similar, and those that it does not know."""
+        numbers = sparse_chunks(len(self.video))
+        if not 0 < self.config.shortlist < len(numbers):
+            return numbers
+        similarity = self.remembered_similarity()
+        unknown = np.isnan(similarity)
+        margin = self.config.coarse_margin / self.predictor.coarse_gain
+        chosen = best_and_latest(np.where(unknown, -np.inf, similarity), margin, self.config.shortlist)
+        return [numbers[place] for place in np.flatnonzero(chosen | unknown)]
+
+    def remembered_similarity(self) -> NDArray[np.float32]:
+        """How similar each stretch is to the query, from memory alone; not a number where there is none."""
+        numbers, memory = sparse_chunks(len(self.video)), self.video.memory
+        if memory is None:
+            return np.full(len(numbers), np.nan, np.float32)
+        return memory.similarity(prototypes(self.predictor.tokens(self.query)), numbers)
+
     def coarse_scores(self) -> Floats:
-        """Coarse scores (N,) of all samples, in logits, from the stored descriptors alone."""
-        scores = [np.zeros(0, np.float32)]
-        for number in range(self.video.num_chunks):
-            scores.append(self.predictor.coarse(self.query, *self.video.descriptors(number)))
-            self.progress("look", number + 1, self.video.num_chunks)
-        return np.concatenate(scores)[: len(self.video)].astype(np.float64)
+        """Coarse scores (N,) of all samples, in logits, from descriptors alone.
+
+        Of the stretches on the shortlist every second sample is looked at; one between them gets the higher
+        score of its neighbours. The others' scores are minus infinity.
+        """
+        count, scores = len(self.video), np.full(len(self.video), -np.inf)
+        numbers = self.shortlist()
+        self.video.fill(numbers, progress=self.progress)
+        for start in range(0, len(numbers), LOOK_CHUNKS):
+            some = numbers[start : start + LOOK_CHUNKS]
+            samples = [sample for number in some for sample in samples_of(number, count)]
+            scores[samples] = self.predictor.coarse(self.query, *self.video.descriptors(some))
+            self.progress("look", start + len(some), len(numbers))
+        return between(scores)
 
     def decode(self, coarse: Floats) -> dict[int, Decoded]:
         """Decode the samples that may matter, by sample number.
 
         The state runs through each stretch; stretches of similar length go side by side.
         """
-        stretches = [
-            stretch[:: self.config.stride]
-            for stretch in runs(np.flatnonzero(promising(coarse, self.config)).tolist())
-        ]
+        chosen = np.flatnonzero(promising(coarse, self.config)).tolist()
+        self.video.fill(chunks_with(chosen), progress=self.progress)
+        stretches = [stretch[:: self.config.stride] for stretch in runs(chosen)]
         decoded: dict[int, Decoded] = {}
         total = sum(map(len, stretches))
         for group in groups_of_similar_length(stretches, self.predictor.largest_batch):
             state = self.predictor.start(self.query, runs=len(group))
-            for block in blocks_side_by_side(group, self.predictor.largest_batch // len(group)):
+            size = max(BLOCK, self.predictor.largest_batch // len(group))
+            for block in blocks_side_by_side(group, size):
                 answers, state = self.predictor.decode(self.query, self.video.pick(block), state)
                 for sample, said in zip(block, answers, strict=True):
                     decoded.setdefault(sample, said)
@@ -75,19 +107,32 @@ def blocks_side_by_side(stretches: Sequence[Sequence[int]], size: int) -> Iterat
         yield [stretch[min(time, len(stretch) - 1)] for stretch in stretches for time in times]
 
 
+def between(scores: Floats) -> Floats:
+    """Scores (N,) where those of odd samples are the higher one of their neighbours'."""
+    filled = scores.copy()
+    after = np.append(scores[2::2], -np.inf)[: len(scores) // 2]
+    filled[1::2] = np.maximum(scores[:-1:2], after)
+    return filled
+
+
+def best_and_latest(scores: Floats, margin: float, most: int) -> NDArray[np.bool_]:
+    """Which of scores (N,) to keep, `most` of them or fewer: half are the best, and half the latest within
+    `margin` of the best, which sets the bar that the last appearance must reach."""
+    half = -(-most // 2)
+    kept = np.zeros(scores.shape, bool)
+    kept[np.argsort(scores, kind="stable")[-half:]] = True
+    kept[np.flatnonzero(scores >= scores.max() - margin)[-half:]] = True
+    return kept
+
+
 def promising(coarse: Floats, config: SearchConfig) -> NDArray[np.bool_]:
     """Which samples to decode (N,): those within `coarse_margin` of the best and their neighbours.
 
-    Of more than `max_decoded`, half are the most similar and half the latest: the best sets the bar that the
-    last appearance must reach.
+    Of more than `max_decoded`, half are the most similar and half the latest.
     """
     if coarse.size == 0:
         return np.zeros(0, bool)
     good = coarse >= coarse.max() - config.coarse_margin
     if config.max_decoded and good.sum() > config.max_decoded:
-        half = -(-config.max_decoded // 2)
-        kept = np.zeros_like(good)
-        kept[np.argsort(coarse, kind="stable")[-half:]] = True
-        kept[np.flatnonzero(good)[-half:]] = True
-        good = kept
+        good = best_and_latest(coarse, config.coarse_margin, config.max_decoded)
     return np.asarray(maximum_filter1d(good, 2 * config.coarse_neighbours + 1, mode="constant"), bool)

@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 
 from egohieraloc.config import TrackerConfig
 from egohieraloc.errors import VideoError
+from egohieraloc.inference.chunks import STRETCH
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
-from egohieraloc.inference.store import CHUNK
 from egohieraloc.models.qam import QamState
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Frame, FramePrediction, Ints
@@ -73,14 +74,13 @@ def follow(
 
 def stored_samples(video: Video, encoded: EncodedVideo, samples: Iterable[int]) -> Iterator[EncodedSample]:
     """Samples of an encoded video in any order; images are decoded only when asked for."""
-    number, chunk = -1, None
-    for sample in samples:
-        if chunk is None or sample // CHUNK != number:
-            number = sample // CHUNK
-            chunk = encoded.chunk(number)
-        index, place = int(encoded.frame_index[sample]), sample % CHUNK
-        image = partial(video.frame, index)
-        yield EncodedSample(index, float(encoded.time_s[sample]), chunk[place : place + 1], image)
+    for _, group in groupby(samples, key=lambda sample: sample // STRETCH):
+        stretch = list(group)
+        packed = encoded.pick(stretch)
+        for place, sample in enumerate(stretch):
+            index = int(encoded.frame_index[sample])
+            image = partial(video.frame, index)
+            yield EncodedSample(index, float(encoded.time_s[sample]), packed[place : place + 1], image)
 
 
 def encoded_samples(predictor: Predictor, video: Video, indices: Ints) -> Iterator[EncodedSample]:
@@ -88,7 +88,7 @@ def encoded_samples(predictor: Predictor, video: Video, indices: Ints) -> Iterat
     for frame in _walk(video, indices):
         height, width = frame.rgb.shape[:2]
         canvas = Letterbox(width, height, predictor.config.input_size).apply(frame.rgb)
-        packed = predictor.encode([canvas], np.array([frame.index]), np.array([frame.time_s]))
+        packed = predictor.encode([canvas])
         yield EncodedSample(frame.index, frame.time_s, packed, partial(_itself, frame))
 
 

@@ -83,12 +83,16 @@ class CompiledDecoder(nn.Module):
         tokens: Tensor,
         sets: Tensor,
         *,
+        previous: Tensor | None = None,
         outlined: Tensor | None = None,
         presence: bool = False,
     ) -> RamOutput:
-        """As `Ram.forward`; every frame gets its mask, and the presence head is not there."""
-        if outlined is not None or presence:
-            raise ConfigError("The OpenVINO decoder makes every mask and no presence. Use --engine torch.")
+        """As `Ram.forward`, for one query; every frame gets its mask, and the presence head is not there."""
+        if previous is not None or outlined is not None or presence or len(tokens) > 1:
+            raise ConfigError(
+                "The OpenVINO decoder takes one query at a time, makes every mask and no presence, and "
+                "remembers no frame. Use --engine torch."
+            )
         inputs = [features.match, features.context, features.fine8, features.fine4, maps, tokens, sets]
         mask_logits, cell_logits, boxes, score_logit = _run(self._compiled, inputs)
         return RamOutput(mask_logits, cell_logits, mask_logits.new_empty(0), boxes, score_logit)

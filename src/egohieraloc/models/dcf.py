@@ -1,6 +1,6 @@
 """Discriminative correlation filter in closed form (paper, Query-aware Module). Pure functions.
 
-B batch, D channels, h w the query patch, H W the frame. All maths in float32 at least, whatever comes in.
+B queries, T frames for each, D channels, h w the query patch, H W the frame. All maths in float32 at least.
 
 Departures from the paper: the filter is the joint multi-channel minimiser `X conj(Y) / (sum |X|^2 + lambda)`
 of the stated objective (the printed one has the conjugation the wrong way round and treats channels apart),
@@ -45,17 +45,17 @@ def solve_filter(patch: Tensor, target: Tensor, ridge: float) -> Tensor:
 
 
 def respond(features: Tensor, filters: Sequence[Tensor]) -> Tensor:
-    """Responses (B, S, H, W) of frames (B, D, H, W) to S filters (B or 1, D, h, w), high at the object."""
+    """Responses (B*T, S, H, W) of frames (B*T, D, H, W) to S filters (B, D, h, w), high at the object."""
     height, width = features.shape[-2:]
     if len(filters[0]) == 1 and features.device.type == "cpu":
         return torch.cat([_respond_to_one(_precise(features), _precise(each)) for each in filters], 1)
     size = (height + max(f.shape[-2] for f in filters), width + max(f.shape[-1] for f in filters))
-    spectrum = torch.fft.rfft2(_precise(features), s=size)
+    spectrum = torch.fft.rfft2(_precise(features), s=size).unflatten(0, (len(filters[0]), -1))
     responses = []
     for each in filters:
-        product = torch.einsum("bdhw,bdhw->bhw", spectrum, torch.fft.rfft2(_precise(each), s=size).conj())
+        product = torch.einsum("btdhw,bdhw->bthw", spectrum, torch.fft.rfft2(_precise(each), s=size).conj())
         centred = torch.fft.irfft2(product, s=size).roll((each.shape[-2] // 2, each.shape[-1] // 2), (-2, -1))
-        responses.append(centred[:, :height, :width])
+        responses.append(centred[..., :height, :width].flatten(0, 1))
     return torch.stack(responses, 1)
 
 

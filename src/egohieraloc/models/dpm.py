@@ -1,6 +1,7 @@
 """Discriminative Parsing Module: how much each frame cell looks like the query's foreground and background.
 
-B batch, N query tokens, D channels, H W cells. Tokens and cells are unit vectors of one shared projection.
+B queries, T frames for each, N query tokens, D channels, H W cells. Tokens and cells are unit vectors of one
+shared projection.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ def top_k_mean(similarity: Tensor, weight: Tensor, k: int) -> Tensor:
 def similarity_maps(
     cells: Tensor, tokens: Tensor, foreground: Tensor, background: Tensor, config: DpmConfig
 ) -> tuple[Tensor, Tensor]:
-    """Foreground map O and likelihood Z_fg, both (B, H, W).
+    """Foreground map O and likelihood Z_fg, both (B*T, H, W).
 
-    cells: (B, D, H, W); tokens: (B or 1, N, D); foreground, background: (B or 1, N) weights, 0 for no member
-    of the set. An empty background set gives B = 0, so that Z follows O alone (fallback level 2).
+    cells: (B*T, D, H, W); tokens: (B, N, D); foreground, background: (B, N) weights, 0 for no member of the
+    set. An empty background set gives B = 0, so that Z follows O alone (fallback level 2).
     """
-    batch, _, height, width = cells.shape
-    similarity = cells.flatten(2).transpose(1, 2) @ tokens.transpose(1, 2)  # (B, HW, N)
+    frames, channels, height, width = cells.shape
+    rows = cells.flatten(2).transpose(1, 2).reshape(len(tokens), -1, channels)
+    similarity = rows @ tokens.transpose(1, 2)  # (B, T*HW, N)
     foreground_map = top_k_mean(similarity, foreground, config.top_k)
     background_map = top_k_mean(similarity, background, config.top_k)
     likelihood = torch.sigmoid((foreground_map - background_map) / config.temperature)  # softmax of the two
-    shape = (batch, height, width)
+    shape = (frames, height, width)
     return foreground_map.reshape(shape), likelihood.reshape(shape)

@@ -8,14 +8,15 @@ B batch, T time, N query tokens, D descriptor channels; windows and frames are R
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from egohieraloc.config import NetworkConfig
-from egohieraloc.models import dcf, qam
+from egohieraloc.models import dcf, propagation, qam
 from egohieraloc.models.backbone import build_backbone
 from egohieraloc.models.blocks import area_pool
 from egohieraloc.models.dpm import similarity_maps, top_k_mean
@@ -47,8 +48,13 @@ class QueryTemplate:
     semi_axes: Tensor  # (B, S, 2) of the object at each scale, in cells
     gain: Tensor  # (B,) beta_QAM at fallback level 2, else 1
 
-    def expand(self, times: int) -> QueryTemplate:
-        """Each query repeated for `times` frames in a row."""
+    @property
+    def sets(self) -> Tensor:
+        """(B, N, 2) foreground and background weights."""
+        return torch.stack([self.foreground, self.background], -1)
+
+    def repeated(self, times: int) -> QueryTemplate:
+        """Each query `times` times, as queries of their own."""
 
         def repeat(x: Tensor) -> Tensor:
             return x.repeat_interleave(times, 0)
@@ -60,6 +66,21 @@ class QueryTemplate:
             tuple(repeat(f) for f in self.filters),
             repeat(self.semi_axes),
             repeat(self.gain),
+        )
+
+    @classmethod
+    def joined(cls, views: Sequence[QueryTemplate]) -> QueryTemplate:
+        """Several views of each object as one: the tokens and filters of all of them.
+
+        Filters are sorted by scale, then by view, so that the middle one is of the middle scale.
+        """
+        return cls(
+            torch.cat([view.tokens for view in views], 1),
+            torch.cat([view.foreground for view in views], 1),
+            torch.cat([view.background for view in views], 1),
+            tuple(each for scale in zip(*(view.filters for view in views), strict=True) for each in scale),
+            torch.stack([view.semi_axes for view in views], 2).flatten(1, 2),
+            torch.stack([view.gain for view in views]).amin(0),
         )
 
 
@@ -189,12 +210,14 @@ class EgoHieraLocNet(nn.Module):
         features: FrameFeatures,
         state: QamState,
         *,
+        apart_from: int | None = None,
         outlined: Tensor | None = None,
         presence: bool = False,
     ) -> tuple[MatchOutput, QamState]:
         """Look for B queries in B runs of T consecutive frames (features: B*T frames, run by run).
 
         A template of one query is looked for in all of the runs that the state has.
+        apart_from: from this one on, the frames of a run have nothing to do with each other;
         outlined: numbers of the frames whose masks are wanted, None for all; presence: also read that head.
 
         Every output has B*T rows, run by run; H x W are the pixels of a frame, h x w its cells at stride 16,
@@ -218,29 +241,94 @@ class EgoHieraLocNet(nn.Module):
         The state that goes on has B rows: position, drift and semi_axes (B, 2), following (B,).
         """
         config = self.config
-        runs = len(state)
-        times = len(features) // runs
-        wide = template.expand(len(features) // len(template.tokens))
         cells = features.match
-        shown = (
-            template if len(template.tokens) == 1 else wide
-        )  # one query is compared with all frames at once
         foreground, likelihood = similarity_maps(
-            cells, shown.tokens, shown.foreground, shown.background, config.dpm
+            cells, template.tokens, template.foreground, template.background, config.dpm
         )
-        response = dcf.respond(cells, shown.filters).amax(1)  # the best of the scales
-        state, followed = qam.follow(state, response.view(runs, times, *response.shape[1:]), config.qam)
-        location = followed.location * wide.gain[:, None, None]
-        switched = (
-            foreground * config.dpm.foreground,
-            likelihood * config.dpm.likelihood,
-            response * config.qam.enabled,
-            location * config.qam.enabled,
+        response = dcf.respond(cells, template.filters).amax(1)  # the best of the scales
+        seen = _Seen(features, foreground, likelihood, response)
+        walk = self._walk if config.ram.propagation else self._look
+        decoded, followed, state = walk(
+            seen, template, state, apart_from=apart_from, outlined=outlined, presence=presence
         )
-        maps = torch.stack(switched, 1)
-        sets = torch.stack([wide.foreground, wide.background], -1)
-        decoded = self.ram(features, maps, wide.tokens, sets, outlined=outlined, presence=presence)
         return MatchOutput(decoded, foreground, likelihood, response, followed), state
+
+    def _look(
+        self,
+        seen: _Seen,
+        template: QueryTemplate,
+        state: QamState,
+        *,
+        apart_from: int | None,
+        outlined: Tensor | None,
+        presence: bool,
+    ) -> tuple[RamOutput, QamOutput, QamState]:
+        """Decode all frames at once: only QAM remembers."""
+        fresh = None if apart_from is None else (self.initial_state(template), apart_from)
+        responses = seen.response.unflatten(0, (len(state), -1))
+        state, followed = qam.follow(state, responses, self.config.qam, fresh=fresh)
+        maps = self._maps(seen, followed, template)
+        decoded: RamOutput = self.ram(
+            seen.features, maps, template.tokens, template.sets, outlined=outlined, presence=presence
+        )
+        return decoded, followed, state
+
+    def _walk(
+        self,
+        seen: _Seen,
+        template: QueryTemplate,
+        state: QamState,
+        *,
+        apart_from: int | None,
+        outlined: Tensor | None,
+        presence: bool,
+    ) -> tuple[RamOutput, QamOutput, QamState]:
+        """Decode frame after frame: what the decoder finds in one is shown to it in the next."""
+        times = len(seen.response) // len(state)
+        decoded, followed, start = [], [], self.initial_state(template)
+        for time in range(times):
+            now = seen.rows(slice(time, None, times))
+            before = start if apart_from is not None and time >= apart_from else state
+            after, here = qam.step(before, now.response, self.config.qam)
+            shown = propagation.moved(replace(before, drift=after.drift), now.response)
+            frame: RamOutput = self.ram(
+                now.features,
+                self._maps(now, here, template),
+                template.tokens,
+                template.sets,
+                previous=shown,
+                presence=presence,
+            )
+            state = propagation.corrected(before, after, frame.cell_logits, self.config.qam.decay)
+            decoded.append(frame)
+            followed.append(here)
+        return RamOutput.interleaved(decoded, outlined), QamOutput.interleaved(followed), state
+
+    def _maps(self, seen: _Seen, followed: QamOutput, template: QueryTemplate) -> Tensor:
+        """What DPM and QAM say of frames, for the decoder: (B*T, 4, h, w)."""
+        dpm, qam_ = self.config.dpm, self.config.qam
+        gain = template.gain.repeat_interleave(len(seen.response) // len(template.gain))
+        location = followed.location * gain[:, None, None]
+        switched = (
+            seen.foreground * dpm.foreground,
+            seen.likelihood * dpm.likelihood,
+            seen.response * qam_.enabled,
+            location * qam_.enabled,
+        )
+        return torch.stack(switched, 1)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Frames and the maps that need no memory."""
+
+    features: FrameFeatures
+    foreground: Tensor
+    likelihood: Tensor
+    response: Tensor
+
+    def rows(self, index: slice) -> _Seen:
+        return _Seen(*(getattr(self, f.name)[index] for f in fields(self)))
 
 
 def box_coverage(boxes: Tensor, height: int, width: int) -> Tensor:

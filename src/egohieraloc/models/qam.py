@@ -19,6 +19,11 @@ from torch.nn import functional as F
 
 from egohieraloc.config import QamConfig
 
+try:  # Triton comes with CUDA builds of torch alone
+    from egohieraloc.models import fused
+except ImportError:
+    fused = None  # type: ignore[assignment]
+
 
 @dataclass(frozen=True)
 class QamState:
@@ -28,6 +33,7 @@ class QamState:
     drift: Tensor  # (B, 2) cumulative deformation Omega
     semi_axes: Tensor  # (B, 2) of the ellipse: a along x, b along y, in cells
     following: Tensor  # (B,) bool: False before the first and after a lost frame
+    cells: Tensor  # (B, H, W) in [0, 1]: the object in the frame before, with propagation; else (B, 1, 1)
 
     def __len__(self) -> int:
         return len(self.position)
@@ -48,11 +54,19 @@ class QamOutput:
     semi_axes: Tensor  # (B, 2) of the ellipse, in cells
     drift: Tensor  # (B, 2) Omega, in cells
 
+    @staticmethod
+    def interleaved(frames: list[QamOutput]) -> QamOutput:
+        """The outputs of T frames of B runs, frame after frame, as those of B*T frames, run by run."""
+        return QamOutput(
+            *(torch.stack([getattr(o, f.name) for o in frames], 1).flatten(0, 1) for f in fields(QamOutput))
+        )
+
 
 def initial_state(semi_axes: Tensor) -> QamState:
     """No object seen yet; semi_axes (B, 2): half of the query's width and height, in cells."""
     zeros = torch.zeros_like(semi_axes)
-    return QamState(zeros, zeros, semi_axes.clamp(min=0.5), torch.zeros_like(zeros[:, 0], dtype=torch.bool))
+    lost = torch.zeros_like(zeros[:, 0], dtype=torch.bool)
+    return QamState(zeros, zeros, semi_axes.clamp(min=0.5), lost, zeros[:, :1, None])
 
 
 def connected_components(mask: Tensor) -> Tensor:
@@ -60,8 +74,10 @@ def connected_components(mask: Tensor) -> Tensor:
 
     A component's label is its highest cell number. Every cell points to the root of its part; in each round
     the root of a part follows the highest root among the part's neighbours, which leaves at most half of the
-    parts of a component. A GPU makes as many rounds as could ever be needed, so as not to wait for an answer.
+    parts of a component.
     """
+    if mask.is_cuda and fused is not None:
+        return fused.connected_components(mask)
     height, width = mask.shape[-2:]
     rounds = (height * width).bit_length()
     inside = mask.flatten(1)
@@ -70,7 +86,7 @@ def connected_components(mask: Tensor) -> Tensor:
         numbers = ((root + 1) * inside).float().view(-1, 1, height, width)
         highest = F.max_pool2d(numbers, 3, 1, 1).flatten(1).long() - 1
         before, root = root, root.scatter_reduce(1, root, torch.where(inside, highest, root), "amax")
-        if mask.device.type == "cpu" and torch.equal(before, root):
+        if torch.equal(before, root):
             break
         for _ in range(rounds):
             root = root.gather(1, root)
@@ -82,23 +98,17 @@ def step(state: QamState, response: Tensor, config: QamConfig) -> tuple[QamState
     return follow(state, response[:, None], config)
 
 
-def follow(state: QamState, responses: Tensor, config: QamConfig) -> tuple[QamState, QamOutput]:
+def follow(
+    state: QamState, responses: Tensor, config: QamConfig, *, fresh: tuple[QamState, int] | None = None
+) -> tuple[QamState, QamOutput]:
     """Follow the object over (B, T, H, W); the outputs come as (B*T, ...), run by run.
 
     What needs no memory is done for all frames at once; only the choice among the peaks goes frame by frame.
+    fresh: a state that each frame from some number on begins with, instead of the one before it.
     """
-    times = responses.shape[1]
     response = responses.detach().float().flatten(0, 1)
-    peaks = _find_peaks(response, config)
-    advance = _paper_advance if config.mode == "paper" else _advance
-    moves = []
-    for time in range(times):
-        state, move = advance(state, peaks.rows(slice(time, None, times)), config)
-        moves.append(move)
-    chosen = _Move(
-        *(torch.stack([getattr(m, f.name) for m in moves], 1).flatten(0, 1) for f in fields(_Move))
-    )
-    location = _location_map(response, chosen.position, chosen.semi_axes.clamp(min=0.5))
+    state, chosen = _choices(state, _find_peaks(response, config), config, fresh)
+    location = _location_map(response, chosen.position, chosen.semi_axes.clamp(min=0.5), config)
     return state, QamOutput(
         chosen.candidate, chosen.position, chosen.peak, location, chosen.semi_axes, chosen.drift
     )
@@ -125,6 +135,29 @@ class _Move:
     peak: Tensor
     semi_axes: Tensor
     drift: Tensor
+
+
+def _choices(
+    state: QamState, peaks: _Peaks, config: QamConfig, fresh: tuple[QamState, int] | None
+) -> tuple[QamState, _Move]:
+    """The state after the last frame, and what each frame decides."""
+    times = len(peaks.response) // len(state.following)
+    if peaks.response.is_cuda and fused is not None and config.mode == "fixed" and fresh is None:
+        figures, following = fused.advance(state, peaks.response, peaks.labels, peaks.score, config)
+        position, peak, semi_axes, drift = figures.split([2, 1, 2, 2], -1)
+        after = QamState(position[:, -1], drift[:, -1], semi_axes[:, -1], following, state.cells)
+        position = position.flatten(0, 1)
+        return after, _Move(position, position, peak.flatten(), semi_axes.flatten(0, 1), drift.flatten(0, 1))
+    advance = _paper_advance if config.mode == "paper" else _advance
+    moves = []
+    for time in range(times):
+        if fresh is not None and time >= fresh[1]:
+            state = fresh[0]
+        state, move = advance(state, peaks.rows(slice(time, None, times)), config)
+        moves.append(move)
+    return state, _Move(
+        *(torch.stack([getattr(m, f.name) for m in moves], 1).flatten(0, 1) for f in fields(_Move))
+    )
 
 
 def _find_peaks(response: Tensor, config: QamConfig) -> _Peaks:
@@ -158,6 +191,7 @@ def _advance(state: QamState, peaks: _Peaks, config: QamConfig) -> tuple[QamStat
         torch.where(found & following, drift, torch.zeros_like(drift)),
         torch.where(found, semi_axes.clamp(min=0.5), state.semi_axes),
         found[:, 0],
+        state.cells,
     )
     return new, _Move(candidate, candidate, peak, new.semi_axes, new.drift)
 
@@ -196,13 +230,15 @@ def _component_extent(labels: Tensor, chosen: Tensor) -> Tensor:
     return torch.stack([member.any(1).sum(1), member.any(2).sum(1)], 1).clamp(min=1).float()
 
 
-def _location_map(response: Tensor, position: Tensor, semi_axes: Tensor) -> Tensor:
-    """The response scaled to [0, 1], under a Gaussian at `position` with the ellipse's axes as sigma."""
+def _location_map(response: Tensor, position: Tensor, semi_axes: Tensor, config: QamConfig) -> Tensor:
+    """The response in [0, 1], under a Gaussian at `position` with the ellipse's axes as sigma."""
     y, x = _grid(response)
     a, b = semi_axes[:, 0, None, None], semi_axes[:, 1, None, None]
     gaussian = torch.exp(
         -0.5 * (((x - position[:, 0, None, None]) / a) ** 2 + ((y - position[:, 1, None, None]) / b) ** 2)
     )
+    if config.confident:
+        return gaussian * response.clamp(0, 1)
     low, high = response.amin((1, 2), keepdim=True), response.amax((1, 2), keepdim=True)
     return gaussian * (response - low) / (high - low).clamp(min=1e-6)
 
@@ -229,9 +265,8 @@ def _paper_advance(state: QamState, peaks: _Peaks, config: QamConfig) -> tuple[Q
     width = peaks.response.shape[-1]
     refined = torch.stack([best % width, best // width], 1).float()
     position = torch.where(following, refined, candidate)
-    return QamState(position, drift, axes, torch.ones_like(state.following)), _Move(
-        candidate, position, peak, axes, drift
-    )
+    new = QamState(position, drift, axes, torch.ones_like(state.following), state.cells)
+    return new, _Move(candidate, position, peak, axes, drift)
 
 
 def _grid(response: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,11 +1,11 @@
 """Regional Adaptation Module: feeds the other stages' context back into the maps and restores the mask.
 
-B batch, N query tokens, C channels; H W the stride-16 grid.
+B queries, T frames for each, N query tokens, C channels; H W the stride-16 grid.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor, nn
@@ -73,6 +73,18 @@ class RamOutput:
     boxes: Tensor  # (B, 4, H/16, W/16) as each cell predicts it, xyxy in [0, 1]
     score_logit: Tensor  # (B,) is it in the frame? By what `RamConfig.score` names; one a mask for "mask"
 
+    @staticmethod
+    def interleaved(frames: list[RamOutput], outlined: Tensor | None) -> RamOutput:
+        """The outputs of T frames of B runs, frame after frame, as those of B*T frames, run by run."""
+
+        def merged(name: str) -> Tensor:
+            return torch.stack([getattr(frame, name) for frame in frames], 1).flatten(0, 1)
+
+        every = RamOutput(*(merged(f.name) for f in fields(RamOutput)))
+        if outlined is None:
+            return every
+        return replace(every, mask_logits=every.mask_logits.index_select(0, outlined))
+
 
 def cell_score(cell_logits: Tensor) -> Tensor:
     """Logits (B,) that frames show the object, from their best cells. cell_logits: (B, H, W)."""
@@ -103,6 +115,9 @@ class Ram(nn.Module):
         self.config = config
         width = config.width
         self.enter = conv_bn_relu(neck.match + neck.context + self.MAPS, width, 3)
+        if config.propagation:
+            self.previous = nn.Conv2d(1, width, 3, padding=1, bias=False)
+            nn.init.zeros_(self.previous.weight)  # so that weights trained without it can be trained further
         if config.attention_layers:
             self.token = nn.Linear(neck.match + 2, width)
         self.attention = nn.ModuleList(
@@ -121,12 +136,14 @@ class Ram(nn.Module):
         tokens: Tensor,
         sets: Tensor,
         *,
+        previous: Tensor | None = None,
         outlined: Tensor | None = None,
         presence: bool = False,
     ) -> RamOutput:
-        """Decode B frames on the stride-16 grid H x W.
+        """Decode B*T frames on the stride-16 grid H x W.
 
-        maps: (B, 4, H, W); tokens: (B, N, D); sets: (B, N, 2) foreground and background weights.
+        maps: (B*T, 4, H, W); tokens: (B, N, D); sets: (B, N, 2) foreground and background weights.
+        previous: (B*T, H, W) the object's cells in the frame before, with `RamConfig.propagation`;
         outlined: numbers of the frames whose masks are wanted, None for all; presence: also read that head.
         """
         context, fine8, fine4 = features.context, features.fine8, features.fine4
@@ -135,6 +152,8 @@ class Ram(nn.Module):
         dtype = context.dtype
         match, maps = features.match.to(dtype), maps.to(dtype)
         cells = self.enter(torch.cat([match, resize(context, match), maps], 1))
+        if previous is not None:
+            cells = cells + self.previous(previous[:, None].to(dtype))
         if self.attention:
             cells = self._attend(cells, tokens, sets)
         cells = self.mix(torch.cat([cells, maps], 1))
@@ -155,12 +174,13 @@ class Ram(nn.Module):
         return RamOutput(mask_logits, cell_logits, presence_logit, self._boxes(cells), score_logit)
 
     def _attend(self, cells: Tensor, tokens: Tensor, sets: Tensor) -> Tensor:
-        """Cells (B, C, H, W) after looking at the query's tokens; those of neither set are not seen."""
+        """Cells (B*T, C, H, W) after looking at their query's tokens; those of neither set are not seen."""
         queries = self.token(torch.cat([tokens.to(cells.dtype), sets.to(cells.dtype)], -1))
-        flat = cells.flatten(2).transpose(1, 2)
+        rows = cells.flatten(2).transpose(1, 2)
+        flat = rows.reshape(len(tokens), -1, rows.shape[-1])
         for layer in self.attention:
             flat = layer(flat, queries, sets.sum(-1) > 0)
-        return flat.transpose(1, 2).reshape(cells.shape)
+        return flat.reshape(rows.shape).transpose(1, 2).reshape(cells.shape)
 
     def _presence(self, cells: Tensor, cell_logits: Tensor, maps: Tensor) -> Tensor:
         """Logits (B,) from the cells (B, C, H, W) likeliest to show the object and the peaks of the maps."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 import torch
+from torch import Tensor
 
 from egohieraloc.errors import MissingExtraError, WeightsError
 from egohieraloc.query import Query
-from egohieraloc.types import Mask
+from egohieraloc.types import Mask, Rgb
+
+if TYPE_CHECKING:
+    from transformers import BatchEncoding
 
 MARGIN = 0.25  # of the longer side: what a bare crop is padded with, SAM needs to see a background
 
@@ -31,15 +36,19 @@ class SamProvider:
             raise WeightsError(
                 f"No SAM model could be loaded from '{source}' ({error}). Give a hub name or a folder."
             ) from error
+        self.name = str(source)
+        self._seen: tuple[Rgb, int, BatchEncoding, Tensor] | None = None  # the last image and its encoding
 
     @torch.inference_mode()
     def __call__(self, query: Query) -> tuple[Mask, float]:
         """The best of SAM's three masks on the query image (H, W), and how good it says it is."""
         pad = 0 if query.has_surroundings else round(MARGIN * max(query.image.shape[:2]))
-        image = cv2.copyMakeBorder(query.image, pad, pad, pad, pad, cv2.BORDER_REPLICATE)
+        inputs, embedding = self._look(query.image, pad)
         box = [float(v + pad) for v in query.box.xyxy]
-        inputs = self._processor(image, input_boxes=[[box]], return_tensors="pt").to(self._model.device)
-        output = self._model(**inputs)
+        height, width = inputs["original_sizes"][0].tolist()
+        scale = inputs["reshaped_input_sizes"][0].flip(0).repeat(2) / torch.tensor([width, height] * 2)
+        boxes = (torch.tensor(box) * scale)[None, None].float().to(self._model.device)
+        output = self._model(image_embeddings=embedding, input_boxes=boxes)
         masks = self._processor.image_processor.post_process_masks(
             output.pred_masks.cpu(), inputs["original_sizes"].cpu(), inputs["reshaped_input_sizes"].cpu()
         )[0][0]
@@ -48,3 +57,12 @@ class SamProvider:
         height, width = query.image.shape[:2]
         mask = np.asarray(masks[best], bool)[pad : pad + height, pad : pad + width]
         return mask, float(scores[best].clamp(0, 1))
+
+    def _look(self, image: Rgb, pad: int) -> tuple[BatchEncoding, Tensor]:
+        """The image with a border as SAM takes it, and its encoding: one for all boxes of an image."""
+        if self._seen is None or self._seen[0] is not image or self._seen[1] != pad:
+            padded = cv2.copyMakeBorder(image, pad, pad, pad, pad, cv2.BORDER_REPLICATE)
+            inputs = self._processor(padded, return_tensors="pt")
+            embedding = self._model.get_image_embeddings(inputs["pixel_values"].to(self._model.device))
+            self._seen = image, pad, inputs, embedding
+        return self._seen[2:]

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from egohieraloc.config import NetworkConfig
+from egohieraloc.documents import parse_json
 from egohieraloc.errors import ConfigError, WeightsError
 from egohieraloc.files import atomic_path
 from egohieraloc.models.compiled import SUFFIX
@@ -30,7 +33,25 @@ from egohieraloc.settings import from_dict, to_dict
 
 FORMAT = 1
 COUNTER = "num_batches_tracked"  # of training alone
+MAX_SIDE, MAX_LAYERS = 8192, 100  # of images and of attention, whatever a file claims
+DTYPES = {"F64", "F32", "F16", "BF16", "I8", "I64"}  # as `save_weights` and training write them
 SCALE = ":scale"  # ends the name of an 8-bit tensor's scales
+
+
+@dataclass(frozen=True, kw_only=True)
+class BothLooks:
+    """Turns the logits of both looks at an appearance into the probability that it shows the object.
+
+    Weights whose `second` is 0 were not calibrated for a second look: none is taken.
+    """
+
+    first: float = 1.0
+    second: float = 0.0
+    offset: float = 0.0
+    threshold: float = 0.5
+
+    def confidence(self, first: float, second: float) -> float:
+        return _sigmoid(self.first * first + self.second * second + self.offset)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +61,15 @@ class Calibration:
     slope: float = 1.0
     offset: float = 0.0
     threshold: float = 0.5  # answers below it are `NotFound`
+    looks: BothLooks = field(default_factory=BothLooks)  # the same where a second look was taken
+
+    def confidence(self, first: float) -> float:
+        """From the logit of the highest score."""
+        return _sigmoid(self.slope * first + self.offset)
+
+
+def _sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value)) if value > -700 else 0.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +86,7 @@ class Weights:
         if config == self.network.config:
             return self
         network, tensors = EgoHieraLocNet(config), self.network.state_dict()
-        wrong = _misfits(network, tensors)
+        wrong = _misfits(network, {name: value.shape for name, value in tensors.items()})
         if wrong:
             raise ConfigError(
                 f"These network settings need other weights: {wrong[0]} does not fit ({len(wrong)} such). "
@@ -106,7 +136,7 @@ def save_weights(
 
 
 def _write(path: str | Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
-    with atomic_path(path) as temporary:
+    with atomic_path(path, durable=True) as temporary:
         save_file(dict(tensors), temporary, metadata={**header, "checksum": _checksum(tensors)})
 
 
@@ -118,43 +148,29 @@ def _checksum(tensors: Mapping[str, Tensor]) -> str:
 
 
 def load_weights(path: str | Path) -> Weights:
-    """Read a file written by `save_weights`; the network comes in full precision, for inference."""
+    """Read a file written by `save_weights`; the network comes in full precision, for inference.
+
+    The header is checked before anything is made: a file gets no more memory than it has bytes for.
+    """
     path = Path(path)
     if not path.is_file():
         raise WeightsError(f"There is no weights file at {path}. Give a preset's name or an existing file.")
     try:
         with safe_open(path, "pt") as file:
-            header = file.metadata() or {}
+            header, stored = file.metadata() or {}, _Stored.of(file)
+            config, calibration = _settings(path, header)
+            _check_fit(path, config, stored)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, TypeError) as error:
         raise WeightsError(f"{path} cannot be read as weights ({error}). Fetch or train it again.") from error
     if "checksum" in header and header["checksum"] != _checksum(tensors):
         raise WeightsError(f"{path} is damaged: its checksum is wrong. Fetch or train it again.")
-    scales = {name: tensors.pop(name) for name in list(tensors) if name.endswith(SCALE)}
-    for name, scale in scales.items():
-        codes = tensors[name.removesuffix(SCALE)]
-        tensors[name.removesuffix(SCALE)] = codes.float() * scale.view(-1, *[1] * (codes.ndim - 1))
-    if header.get("format") != str(FORMAT):
-        raise WeightsError(
-            f"{path} is not a weights file of this package (format {header.get('format', 'unknown')}, "
-            f"wanted {FORMAT}). Backbone checkpoints are given to training, not here."
-        )
-    try:
-        config = from_dict(NetworkConfig, json.loads(header["network"]))
-        calibration = from_dict(Calibration, json.loads(header["calibration"]))
-        network = EgoHieraLocNet(config)
-    except (KeyError, json.JSONDecodeError, ConfigError) as error:
-        raise WeightsError(
-            f"{path} has broken settings: {error} It may be of another version; fetch or train it again."
-        ) from error
-    wrong = _misfits(network, tensors)
-    if wrong:
-        raise WeightsError(
-            f"{path} does not fit its own settings: see {wrong[0]} ({len(wrong)} such). "
-            "Fetch or train it again."
-        )
+    for name in stored.scales:
+        codes, scale = tensors[name], tensors.pop(f"{name}{SCALE}")
+        tensors[name] = codes.float() * scale.view(-1, *[1] * (codes.ndim - 1))
     if not all(torch.isfinite(value).all() for value in tensors.values()):
         raise WeightsError(f"{path} holds values that are not finite. Fetch or train it again.")
+    network = EgoHieraLocNet(config)
     full = {name: value.float() for name, value in tensors.items()}
     network.load_state_dict({**network.state_dict(), **full})
     parts = path.with_suffix(SUFFIX)
@@ -162,20 +178,94 @@ def load_weights(path: str | Path) -> Weights:
     return Weights(network.eval().requires_grad_(False), calibration, _fingerprint(path), found)
 
 
+@dataclass(frozen=True)
+class _Stored:
+    """What a file says of its tensors."""
+
+    shapes: dict[str, tuple[int, ...]]
+    scales: dict[str, tuple[int, ...]]  # by the tensor they belong to
+    dtypes: dict[str, str]
+
+    @classmethod
+    def of(cls, file: Any) -> _Stored:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+        return cls(
+            {name: shape for name, shape in shapes.items() if not name.endswith(SCALE)},
+            {name.removesuffix(SCALE): shape for name, shape in shapes.items() if name.endswith(SCALE)},
+            {name: part.get_dtype() for name, part in slices.items()},
+        )
+
+    def misfits(self) -> list[str]:
+        """Names of tensors of another type than is written, and of scales without their tensor."""
+        wrong = [name for name, dtype in self.dtypes.items() if dtype not in DTYPES]
+        return wrong + [n for n, shape in self.scales.items() if shape != self.shapes.get(n, ())[:1]]
+
+
+def _settings(path: Path, header: Mapping[str, str]) -> tuple[NetworkConfig, Calibration]:
+    if header.get("format") != str(FORMAT):
+        raise WeightsError(
+            f"{path} is not a weights file of this package (format {header.get('format', 'unknown')}, "
+            f"wanted {FORMAT}). Backbone checkpoints are given to training, not here."
+        )
+    try:
+        config = from_dict(NetworkConfig, parse_json(header["network"]))
+        calibration = from_dict(Calibration, parse_json(header["calibration"]))
+    except (KeyError, ValueError, ConfigError) as error:
+        raise WeightsError(_broken_settings(path, error)) from error
+    return config, calibration
+
+
+def _check_fit(path: Path, config: NetworkConfig, stored: _Stored) -> None:
+    """Compare the file's tensors with those of its settings, none of which is made."""
+    sizes = (*config.query_sizes, config.input_size, config.backbone.image_size)
+    if max(sizes) > MAX_SIDE or config.ram.attention_layers > MAX_LAYERS:
+        raise WeightsError(_broken_settings(path, ValueError("they are beyond all measure.")))
+    try:
+        with torch.device("meta"), _WithoutValues():
+            network = EgoHieraLocNet(config)
+    except (ValueError, RuntimeError, TypeError, OverflowError, ConfigError) as error:
+        raise WeightsError(_broken_settings(path, error)) from error
+    wrong = stored.misfits() or _misfits(network, stored.shapes)
+    if wrong:
+        raise WeightsError(
+            f"{path} does not fit its own settings: see {wrong[0]} ({len(wrong)} such). "
+            "Fetch or train it again."
+        )
+
+
+class _WithoutValues(TorchFunctionMode):
+    """Passes over what fills tensors in place: one without values needs none, and torch would take seconds
+    to import what pretends to."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name.endswith("_") and not name.endswith("__"):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
+
+
+def _broken_settings(path: Path, error: Exception) -> str:
+    return f"{path} has broken settings: {error} It may be of another version; fetch or train it again."
+
+
 def read_network_config(path: str | Path) -> NetworkConfig:
     """The network's settings in a weights file, without reading its tensors."""
     try:
         with safe_open(path, "pt") as file:
-            return from_dict(NetworkConfig, json.loads((file.metadata() or {})["network"]))
-    except (SafetensorError, OSError, KeyError, json.JSONDecodeError, ConfigError) as error:
+            return from_dict(NetworkConfig, parse_json((file.metadata() or {})["network"]))
+    except (SafetensorError, OSError, KeyError, ValueError, ConfigError) as error:
         raise WeightsError(f"{path} cannot be read as weights ({error}). Fetch or train it again.") from error
 
 
-def _misfits(network: EgoHieraLocNet, tensors: Mapping[str, Tensor]) -> list[str]:
+def _misfits(network: EgoHieraLocNet, shapes: Mapping[str, Sequence[int]]) -> list[str]:
     """Names of tensors that the network or the file lacks, or that have another shape."""
-    own = {name: v for name, v in network.state_dict().items() if not name.endswith(COUNTER)}
-    given = {name: v for name, v in tensors.items() if not name.endswith(COUNTER)}
-    return sorted(own.keys() ^ given.keys()) or [n for n in own if own[n].shape != given[n].shape]
+    own = {name: tuple(v.shape) for name, v in network.state_dict().items() if not name.endswith(COUNTER)}
+    given = {name: tuple(shape) for name, shape in shapes.items() if not name.endswith(COUNTER)}
+    return sorted(own.keys() ^ given.keys()) or [n for n in own if own[n] != given[n]]
 
 
 def copy_weights(source: str | Path, path: str | Path, calibration: Calibration) -> None:

@@ -47,7 +47,10 @@ def write_views(
     try:
         video = Video.reopen(result.video.source)
     except VideoError:
-        notes = (*notes, f"{result.video.source.path} could not be opened again: its images are missing.")
+        notes = (
+            *notes,
+            f"{Path(result.video.source.path).name} could not be opened again: its images are missing.",
+        )
     else:
         thumbnails = _thumbnails(video, result)
         if track:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from egohieraloc.query import Query
@@ -42,13 +44,17 @@ def render_report(result: Result, attachments: Attachments) -> str:
         raise ValueError(
             f"Wanted a thumbnail for each of {len(result.video)} samples, got {len(attachments.thumbnails)}"
         )
-    page = _template("report.html")
+    data = json.dumps(_payload(result, attachments), allow_nan=False, separators=(",", ":"))
+    return filled_page("report.html", SCRIPTS, data)
+
+
+def filled_page(name: str, scripts: Sequence[str], data: str) -> str:
+    """A template with the style, its scripts and the JSON text they show."""
+    page = _template(name)
     parts = {
         "{{style}}": _template("report.css"),
-        "{{script}}": "".join(_without_modules(_template(name)) for name in SCRIPTS),
-        "{{data}}": _script_safe(
-            json.dumps(_payload(result, attachments), allow_nan=False, separators=(",", ":"))
-        ),
+        "{{script}}": "".join(_without_modules(_template(script)) for script in scripts),
+        "{{data}}": _script_safe(data),
     }
     for mark, text in parts.items():
         before, _, after = page.partition(mark)
@@ -58,8 +64,10 @@ def render_report(result: Result, attachments: Attachments) -> str:
 
 def _payload(result: Result, attachments: Attachments) -> dict[str, Any]:
     """All the page shows, as JSON values; the border to the script."""
+    shown = result.to_dict()
+    shown["video"]["path"] = Path(shown["video"]["path"]).name  # a page is passed on; its folder is private
     return {
-        "result": result.to_dict(),
+        "result": shown,
         "thumbnails": [
             None if jpeg is before else _uri("image/jpeg", jpeg)
             for before, jpeg in pairwise((b"", *attachments.thumbnails))

@@ -53,7 +53,7 @@ class Scene(Part):
 
 
 @dataclass(frozen=True, eq=False)
-class _Level:
+class Level:
     """Turns what is known in the world so that z is up, around an origin."""
 
     rotation: Floats  # (3, 3)
@@ -77,7 +77,7 @@ def scene_of(result: Result, true_point_world: Floats | None = None) -> Scene | 
     poses = cameras.poses if cameras else {}
     cam_from_world = np.array([pose.cam_from_world for pose in poses.values()]).reshape(-1, 3, 4)
     centers = -np.einsum("nji,nj->ni", cam_from_world[:, :, :3], cam_from_world[:, :, 3])
-    level = _Level(leveling(cam_from_world), centers.mean(0) if len(centers) else np.zeros(3))
+    level = Level(leveling(cam_from_world), centers.mean(0) if len(centers) else np.zeros(3))
     found = place if isinstance(place, Localization3D) else None
     index_of_frame = {frame: i for i, frame in enumerate(poses)}
     return Scene(
@@ -88,14 +88,14 @@ def scene_of(result: Result, true_point_world: Floats | None = None) -> Scene | 
         path=level.points(centers),
         path_frames=list(poses),
         forward=level.directions(cam_from_world[:, 2, :3]),
-        map_points=level.points(_without_outliers(kept_points(cameras))) if cameras else [],
+        map_points=level.points(without_outliers(kept_points(cameras))) if cameras else [],
         place=_place(found, level, index_of_frame) if found else None,
         views=[_view(view, level, index_of_frame) for view in found.views] if found else [],
         true_point=None if true_point_world is None else level.point(true_point_world),
     )
 
 
-def _place(place: Localization3D, level: _Level, index_of_frame: Mapping[int, int]) -> ScenePlace:
+def _place(place: Localization3D, level: Level, index_of_frame: Mapping[int, int]) -> ScenePlace:
     first, second, third = level.directions(uncertainty_axes(place.covariance))
     return ScenePlace(
         point=level.point(place.point_world),
@@ -104,7 +104,7 @@ def _place(place: Localization3D, level: _Level, index_of_frame: Mapping[int, in
     )
 
 
-def _view(view: ViewEvidence, level: _Level, index_of_frame: Mapping[int, int]) -> SceneView:
+def _view(view: ViewEvidence, level: Level, index_of_frame: Mapping[int, int]) -> SceneView:
     return SceneView(
         frame=view.frame_index,
         camera=index_of_frame.get(view.frame_index),
@@ -140,7 +140,7 @@ def uncertainty_axes(covariance: Floats) -> Floats:
     return axes
 
 
-def _without_outliers(points: Floats) -> Floats:
+def without_outliers(points: Floats) -> Floats:
     """Every reconstruction has a few points far from all others."""
     if len(points) == 0:
         return points

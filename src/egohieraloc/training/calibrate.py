@@ -1,13 +1,14 @@
 """Calibration of the answer's score, and the threshold below which no answer is given.
 
 Logistic regression over composed queries turns the highest score of an answer's samples into the probability
-that it is correct; the threshold then follows from the queries whose object is absent.
+that it is correct, and so does another for candidates seen by both looks; the thresholds then follow from the
+queries whose object is absent.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,29 +16,50 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
+from egohieraloc.boxes import iou_xyxy
+from egohieraloc.data.base import Track
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation.vq2d import overlap
+from egohieraloc.inference.answer import Candidate, answer, judge, score_curve
+from egohieraloc.inference.complete import completed
+from egohieraloc.inference.predict import Decoded
+from egohieraloc.inference.search import QuerySearch
+from egohieraloc.inference.temporal import choose_interval
 from egohieraloc.localize import Localizer
-from egohieraloc.models.weights import Calibration, load_weights
+from egohieraloc.models.weights import BothLooks, Calibration, load_weights
+from egohieraloc.settings import update
 from egohieraloc.training.composer.composed_videos import (
     VIDEO_CLIPS,
     ComposedQuery,
-    answer_to,
     compose_queries,
 )
 from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.packs import Packs
-from egohieraloc.types import Floats
+from egohieraloc.types import Floats, ResponseTrack
 
 CORRECT_TUBE_IOU = 0.25
 PACK_LIMIT = 320  # photos and objects read; enough for all photos held out from training
 REJECTED_SHARE = 0.8  # of the queries with an absent object, at the threshold
+# Four times the pixels of the first look, and objects from small to large and from any side: what both looks
+# say is to be weighed where they disagree.
+LARGE_CLIPS = update(
+    VIDEO_CLIPS,
+    {
+        "frame_px": 896,
+        "near_view_share": 0.5,
+        "far_sides": 0.8,
+        "size_px": (24.0, 240.0),
+        "usual_size_px": (30.0, 160.0),
+    },
+)
+EVEN = BothLooks(first=0.5, second=0.5)  # while evidence is collected
+ON_OBJECT = 0.25  # IoU of a candidate's box with the true one
 CLIP = 1e-6  # keeps logits finite
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """How a query was answered, without a threshold."""
+    """How a query was answered by one look, without a threshold."""
 
     peak: float  # the highest score of the answer's samples, in (0, 1)
     present: bool
@@ -48,73 +70,144 @@ class Evidence:
         return float(logit(np.clip(self.peak, CLIP, 1 - CLIP)))
 
 
+@dataclass(frozen=True)
+class CandidateEvidence:
+    """What both looks say of a candidate, in logits, and whether it shows the object."""
+
+    query: int  # candidates of one query have the same number
+    first: float
+    second: float
+    present: bool
+    correct: bool
+
+
 def calibrate(
-    path: Path, packs: Packs, *, queries: int, rounds: int, config: ComposerConfig = VIDEO_CLIPS
+    path: Path, packs: Packs, *, queries: int, rounds: int, config: ComposerConfig = LARGE_CLIPS
 ) -> tuple[Calibration, list[Evidence]]:
-    """Calibrate a weights file on composed videos; also returns the evidence it was fitted to.
+    """Calibrate a weights file on composed videos; also returns the evidence the first look was fitted to.
 
     Each round composes new videos, with `queries` queries.
     """
-    weights = replace(load_weights(path), calibration=Calibration(threshold=0.0))
+    weights = replace(load_weights(path), calibration=Calibration(threshold=0.0, looks=EVEN))
     evidence: list[Evidence] = []
+    candidates: list[CandidateEvidence] = []
     for seed in range(rounds):
         with tempfile.TemporaryDirectory() as scratch:
             localizer = Localizer(weights, cache=Path(scratch))
             composed = compose_queries(
                 packs, localizer.predictor, Path(scratch), clips=queries, config=config, seed=seed
             )
-            evidence += collect_evidence(localizer, composed)
-    return fit(evidence), evidence
+            for query in composed:
+                some, more = collect_evidence(localizer, query, number=len(evidence))
+                evidence.append(some)
+                candidates += more
+    return replace(fit(evidence), looks=fit_looks(candidates)), evidence
 
 
-def collect_evidence(localizer: Localizer, queries: Iterable[ComposedQuery]) -> list[Evidence]:
-    """Answer all queries; the localizer's threshold must be 0."""
-    evidence = []
-    for query in queries:
-        answer, score = answer_to(query, localizer)
-        tube = overlap(query.truth, answer)[1]
-        evidence.append(Evidence(score, len(query.truth) > 0, tube >= CORRECT_TUBE_IOU))
-    return evidence
+def collect_evidence(
+    localizer: Localizer, query: ComposedQuery, *, number: int
+) -> tuple[Evidence, list[CandidateEvidence]]:
+    """Answer a query by one look and by two; the localizer's threshold must be 0."""
+    config = localizer.config
+    search = QuerySearch(
+        query=localizer.predictor.prepare(query.query),
+        video=query.video,
+        predictor=localizer.predictor,
+        config=replace(config.search, second_look=False),
+        temporal=config.temporal,
+    )
+    decoded = search.decode(search.coarse_scores())
+    found = completed(search, answer(search, decoded)).track
+    given = Track.empty()
+    if isinstance(found, ResponseTrack):
+        boxes = [p.box.xyxy for p in found.predictions]
+        given = Track.from_boxes([p.sample for p in found.predictions], boxes)
+    present = len(query.truth) > 0
+    first = Evidence(found.score, present, overlap(query.truth, given)[1] >= CORRECT_TUBE_IOU)
+    again = replace(search, config=config.search)
+    choice = choose_interval(score_curve(decoded, len(query.video), 1), query.video.time_s, config.temporal)
+    if choice.chosen is None:
+        return first, []
+    return first, [
+        CandidateEvidence(number, c.first, c.second, present, _shows_object(c, decoded, query))
+        for c in judge(again, decoded, choice).candidates
+        if c.second is not None
+    ]
+
+
+def _shows_object(candidate: Candidate, decoded: Mapping[int, Decoded], query: ComposedQuery) -> bool:
+    """Whether the box of the candidate's best sample lies on the object."""
+    samples = [s for s in range(candidate.interval[0], candidate.interval[1] + 1) if s in decoded]
+    if not samples:  # of a stretch that only bridges a gap
+        return False
+    best = max(samples, key=lambda s: decoded[s].score)
+    here = np.flatnonzero(query.truth.frames == best)
+    box = query.video.letterbox.box_from_canvas(decoded[best].box)
+    return len(here) > 0 and float(iou_xyxy(np.array(box.xyxy), query.truth.boxes_xyxy[here[0]])) >= ON_OBJECT
 
 
 def fit(evidence: list[Evidence]) -> Calibration:
     """Slope and offset by logistic regression, then the threshold."""
-    absent = [e for e in evidence if not e.present]
-    if not absent or not any(e.correct for e in evidence):
-        raise DataError(
-            "Calibration needs correct answers and absent objects, got "
-            f"{sum(e.correct for e in evidence)} and {len(absent)} in {len(evidence)} queries. "
-            "Use more queries, or train longer."
-        )
-    slope, offset = logistic(
-        np.array([e.logit for e in evidence]), np.array([e.correct for e in evidence], np.float64)
+    _require_both_kinds(evidence)
+    (slope,), offset = logistic(
+        np.array([[e.logit] for e in evidence]), np.array([e.correct for e in evidence], np.float64)
     )
-    threshold = float(expit(slope * logit_threshold(evidence) + offset))
+    absent = np.array([e.logit for e in evidence if not e.present])
+    correct = np.array([e.logit for e in evidence if e.correct])
+    threshold = float(expit(slope * rejecting_threshold(absent, correct) + offset))
     return Calibration(slope=slope, offset=offset, threshold=threshold)
 
 
-def logistic(logits: Floats, correct: Floats) -> tuple[float, float]:
-    """Slope and offset (Platt scaling); smoothed targets keep them finite for separable data."""
+def fit_looks(candidates: list[CandidateEvidence]) -> BothLooks:
+    """The same for both looks at once; a query is answered by its best candidate."""
+    _require_both_kinds(candidates)
+    (first, second), offset = logistic(
+        np.array([[c.first, c.second] for c in candidates]),
+        np.array([c.correct for c in candidates], np.float64),
+    )
+    value = {c: first * c.first + second * c.second for c in candidates}
+    best: dict[int, CandidateEvidence] = {}
+    for c in candidates:
+        if c.query not in best or value[c] > value[best[c.query]]:
+            best[c.query] = c
+    absent = np.array([value[c] for c in best.values() if not c.present])
+    correct = np.array([value[c] for c in best.values() if c.correct])
+    threshold = float(expit(rejecting_threshold(absent, correct) + offset))
+    return BothLooks(first=first, second=second, offset=offset, threshold=threshold)
+
+
+def _require_both_kinds(evidence: Sequence[Evidence] | Sequence[CandidateEvidence]) -> None:
+    absent = sum(not e.present for e in evidence)
+    correct = sum(e.correct for e in evidence)
+    if not absent or not correct:
+        raise DataError(
+            f"Calibration needs correct answers and absent objects, got {correct} and {absent} in "
+            f"{len(evidence)} queries. Use more queries, or train longer."
+        )
+
+
+def logistic(logits: Floats, correct: Floats) -> tuple[list[float], float]:
+    """Slopes (K) and offset for logits (N, K): Platt scaling, with smoothed targets for separable data."""
     count = correct.sum()
     high, low = (count + 1) / (count + 2), 1 / (len(correct) - count + 2)
     targets = np.where(correct > 0.5, high, low)
 
     def loss(line: Floats) -> tuple[float, Floats]:
-        value = line[0] * logits + line[1]
+        value = logits @ line[:-1] + line[-1]
         residual = expit(value) - targets
         cost = np.logaddexp(0, value) - targets * value
-        return float(cost.mean()), np.array([(residual * logits).mean(), residual.mean()])
+        return float(cost.mean()), np.append(residual @ logits / len(logits), residual.mean())
 
-    slope, offset = minimize(loss, np.array([1.0, 0.0]), jac=True, method="BFGS").x
-    return float(slope), float(offset)
+    start = np.append(np.full(logits.shape[1], 1 / logits.shape[1]), 0.0)
+    *slopes, offset = minimize(loss, start, jac=True, method="BFGS").x.tolist()
+    return slopes, offset
 
 
-def logit_threshold(evidence: list[Evidence]) -> float:
-    """The logit of the peak below which answers are rejected, as REJECTED_SHARE of the absent objects are.
+def rejecting_threshold(absent: Floats, correct: Floats) -> float:
+    """The logit below which answers are rejected, as REJECTED_SHARE of the absent objects are.
 
     It lies halfway between the last rejected absent object and the next correct answer.
     """
-    absent = np.sort([e.logit for e in evidence if not e.present])
-    floor = absent[int(np.ceil(REJECTED_SHARE * len(absent))) - 1]
-    above = [e.logit for e in evidence if e.correct and e.logit > floor]
-    return float((floor + min(above)) / 2) if above else float(np.nextafter(floor, np.inf))
+    floor = np.sort(absent)[int(np.ceil(REJECTED_SHARE * len(absent))) - 1]
+    above = correct[correct > floor]
+    return float((floor + above.min()) / 2) if len(above) else float(np.nextafter(floor, np.inf))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from egohieraloc.errors import WeightsError
+from egohieraloc.errors import ConfigError, WeightsError
 from egohieraloc.files import atomic_path
 from egohieraloc.models.network import EgoHieraLocNet
 
 CHECKPOINT = "checkpoint.pt"
+WEIGHTS = "weights.safetensors"
 
 
 @dataclass
@@ -41,9 +44,21 @@ class TrainState:
         torch._foreach_copy_(list(self.averaged.buffers()), list(network.buffers()))
 
 
-def save_state(state: TrainState, folder: Path) -> None:
-    """Write the checkpoint; an interrupted write leaves the previous one."""
-    with atomic_path(folder / CHECKPOINT) as temporary:
+def require_unused(folder: Path) -> None:
+    """Refuse to start a run where another one left a checkpoint or weights."""
+    used = next((name for name in (CHECKPOINT, WEIGHTS) if (folder / name).exists()), None)
+    if used is not None:
+        raise ConfigError(
+            f"{folder} has the {used} of another run. Continue it with --resume, or give another --out."
+        )
+
+
+def save_state(state: TrainState, folder: Path, *, keep: int = 1) -> None:
+    """Write the checkpoint; an interrupted write leaves the previous one.
+
+    The last `keep` of them stay as `checkpoint-STEP.pt`: to go back to one, copy it to `checkpoint.pt`.
+    """
+    with atomic_path(folder / CHECKPOINT, durable=True) as temporary:
         torch.save(
             {
                 "step": state.step,
@@ -53,6 +68,20 @@ def save_state(state: TrainState, folder: Path) -> None:
             },
             temporary,
         )
+    if keep > 1:
+        with atomic_path(folder / f"checkpoint-{state.step:08d}.pt") as temporary:
+            _link(folder / CHECKPOINT, temporary)
+    for old in sorted(folder.glob("checkpoint-*.pt"))[: -keep or None]:
+        old.unlink()
+
+
+def _link(path: Path, to: Path) -> None:
+    """The same file under a second name, which takes no space; a copy where links cannot be made."""
+    to.unlink(missing_ok=True)
+    try:
+        os.link(path, to)
+    except OSError:
+        shutil.copyfile(path, to)
 
 
 def load_state(state: TrainState, folder: Path) -> None:

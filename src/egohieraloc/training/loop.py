@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +18,10 @@ from torch import Tensor, nn
 from egohieraloc.errors import EgoHieraLocError, MissingExtraError
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.training.batches import ClipBatch, part_of_batch
-from egohieraloc.training.checkpoint import TrainState, load_state, save_state
+from egohieraloc.training.checkpoint import TrainState, load_state, require_unused, save_state
 from egohieraloc.training.cuda_graph import GraphedStep, StepResult, TrainStep
 from egohieraloc.training.losses import LossWeights, weighted_sum
-from egohieraloc.training.objective import clip_terms
+from egohieraloc.training.objective import CHANCES_A_CLIP, clip_terms
 from egohieraloc.training.optim import (
     OptimConfig,
     build_optimizer,
@@ -28,6 +30,7 @@ from egohieraloc.training.optim import (
     learning_rate_factor,
     set_rates,
 )
+from egohieraloc.training.shared_norm import share_norms
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -55,14 +58,16 @@ class LossNotFiniteError(EgoHieraLocError):
 class ClipObjective(nn.Module):
     """Network and losses as one module, so that a data-parallel wrapper sees one forward pass."""
 
-    def __init__(self, network: EgoHieraLocNet, weights: LossWeights, negatives: int) -> None:
+    def __init__(self, network: EgoHieraLocNet, weights: LossWeights, config: OptimConfig) -> None:
         super().__init__()
         self.network = network
         self.weights = weights
-        self.negatives = negatives
+        self.config = config
 
     def forward(self, batch: ClipBatch, chance: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        terms, accuracies = clip_terms(self.network, batch, chance, negatives=self.negatives)
+        terms, accuracies = clip_terms(
+            self.network, batch, chance, negatives=self.config.negatives, close_ups=self.config.close_ups
+        )
         total = weighted_sum(terms, self.weights)
         figures = {name: value.detach() for name, value in (terms | accuracies).items()}
         return total, figures | {"total": total.detach()}
@@ -72,9 +77,12 @@ def join_processes(config: OptimConfig) -> Accelerator:
     """This process as one of those that train together: its device, and whether it is the main one."""
     try:
         from accelerate import Accelerator
+        from accelerate.utils import InitProcessGroupKwargs
     except ImportError as error:
         raise MissingExtraError("accelerate", "train") from error
-    return Accelerator(mixed_precision=config.precision)
+    # One process validates while the others wait: longer than NCCL's ten minutes.
+    patience = InitProcessGroupKwargs(timeout=timedelta(minutes=config.wait_minutes))
+    return Accelerator(mixed_precision=config.precision, kwargs_handlers=[patience])
 
 
 def train(
@@ -96,7 +104,11 @@ def train(
     state = _start(network, config, accelerator.device)
     if run.resume:
         load_state(state, run.folder)
-    objective = accelerator.prepare(ClipObjective(network, weights or LossWeights(), config.negatives))
+    else:
+        require_unused(run.folder)
+    if accelerator.num_processes > 1:
+        share_norms(network)
+    objective = accelerator.prepare(ClipObjective(network, weights or LossWeights(), config))
     optimizer = accelerator.prepare(state.optimizer)
     take_step = train_step(accelerator, objective, optimizer, config.clip_norm)
     log = _RunLog(run, accelerator, started_s)
@@ -108,11 +120,13 @@ def train(
         freeze_norms(network, config.freeze_norm)
         rate = config.learning_rate * learning_rate_factor(state.step, config)
         set_rates(optimizer, rate)
-        batch = source(state.step)
+        with log.waiting_for_data():
+            batch = source(state.step)
         result = take_step(batch, _draw_chance(len(batch), config.seed, state.step, accelerator))
         state.average(network, config.ema)
         state.step += 1
 
+        log.frames += batch.presence.numel()
         if _due(state.step, config.log_every, config):
             log.step(state.step, result, rate)
         saves = _due(state.step, config.checkpoint_every, config) or log.out_of_time
@@ -121,7 +135,7 @@ def train(
         if validate and _due(state.step, config.validate_every, config) and accelerator.is_main_process:
             log.write(state.step, validate(state.step, state.averaged))
         if saves and accelerator.is_main_process:
-            save_state(state, run.folder)
+            save_state(state, run.folder, keep=config.keep_checkpoints)
     log.close()
     return state
 
@@ -135,10 +149,10 @@ def _start(network: EgoHieraLocNet, config: OptimConfig, device: torch.device) -
 
 
 def _draw_chance(size: int, seed: int, step: int, accelerator: Accelerator) -> Tensor:
-    """This process's part (size, 2) of a step's random numbers, which do not depend on the processes."""
+    """This process's part (size, K) of a step's random numbers, which do not depend on the processes."""
     generator = torch.Generator(accelerator.device).manual_seed((seed << 32) + step)
     whole = size * accelerator.num_processes
-    chance = torch.rand(whole, 2, generator=generator, device=accelerator.device)
+    chance = torch.rand(whole, CHANCES_A_CLIP, generator=generator, device=accelerator.device)
     return chance[part_of_batch(whole, accelerator.process_index, accelerator.num_processes)]
 
 
@@ -178,6 +192,8 @@ class _RunLog:
 
     def __init__(self, run: Run, accelerator: Accelerator, started_s: float) -> None:
         self.out_of_time = False
+        self.frames = 0  # trained on since the last line
+        self._waited_s, self._since_s = 0.0, time.monotonic()
         self._run, self._accelerator, self._started_s = run, accelerator, started_s
         self._file = None
         self._board = None
@@ -191,13 +207,29 @@ class _RunLog:
             return
         self._board = SummaryWriter(str(run.folder))
 
+    @contextmanager
+    def waiting_for_data(self) -> Iterator[None]:
+        began_s = time.monotonic()
+        yield
+        self._waited_s += time.monotonic() - began_s
+
+    def _speed(self) -> dict[str, Tensor]:
+        """Of this process since the last line: share of the time spent waiting for data, frames a second."""
+        now_s = time.monotonic()
+        elapsed_s = max(now_s - self._since_s, 1e-9)
+        speed = {"data_wait": self._waited_s / elapsed_s, "frames_per_s": self.frames / elapsed_s}
+        self.frames, self._waited_s, self._since_s = 0, 0.0, now_s
+        return {n: torch.tensor(value, device=self._accelerator.device) for n, value in speed.items()}
+
     def step(self, step: int, result: StepResult, rate: float) -> None:
         """Log means over all processes, check the loss, and look at the clock, the same one in all processes.
 
         Done only every few steps, because it waits for the device.
         """
         elapsed = torch.tensor(time.monotonic() - self._started_s, device=self._accelerator.device)
-        figures = self._accelerator.reduce({**result.figures, "elapsed_s": elapsed}, "mean")
+        figures = {**result.figures, "elapsed_s": elapsed, **self._speed()}
+        figures = self._accelerator.reduce(figures, "mean")
+        figures["frames_per_s"] = figures["frames_per_s"] * self._accelerator.num_processes
         self.out_of_time = float(figures["elapsed_s"]) > self._run.time_limit_s
         _require_finite(result, step)
         self.write(step, {**figures, "learning_rate": rate, "gradient": result.gradient_norm})

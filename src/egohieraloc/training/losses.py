@@ -18,9 +18,13 @@ from torch.nn import functional as F
 class LossWeights:
     """Weights of the sum. `PAPER` has the paper's; ours add terms that help to tell objects apart."""
 
-    presence: float = 0.5  # eta_1, L_BCE
+    presence: float = 0.5  # L_BCE of a head of its own
     score: float = 0.5  # the same for the highest cell, which gives the frame its score
-    box: float = 1.0  # eta_2, L_smooth
+    theta: float = (
+        0.0  # eta_1 in the paper: L_BCE of vartheta, the mask's confidence, which scores its frames
+    )
+    box: float = 1.0  # L_smooth on corners, quadratic below a cell
+    box_xywh: float = 0.0  # eta_2, L_smooth as printed
     mask_in_box: float = 0.3  # eta_2, L_IoU^s2b
     filter: float = 0.3  # eta_3, L_f
     mask: float = 1.0  # eta_4, L_seg
@@ -33,9 +37,11 @@ class LossWeights:
 
 
 PAPER = LossWeights(
-    presence=0.1,
+    presence=0,
     score=0,
-    box=0.4,
+    theta=0.1,
+    box=0,
+    box_xywh=0.4,
     mask_in_box=0.4,
     filter=0.1,
     mask=0.2,
@@ -73,6 +79,22 @@ def box_loss(boxes: Tensor, wanted: Tensor, weight: Tensor, *, beta: float = 1 /
         boxes, wanted[:, :, None, None].expand_as(boxes), beta=beta, reduction="none"
     ).sum(1)
     return (distance * weight).sum() / shared_count(weight.sum())
+
+
+def box_xywh_loss(boxes: Tensor, wanted: Tensor, weight: Tensor) -> Tensor:
+    """L_smooth as printed: smooth L1, quadratic below 1, of x, y, w and h; arguments as for `box_loss`."""
+    return box_loss(_xywh(boxes), _xywh(wanted), weight, beta=1.0)
+
+
+def _xywh(boxes: Tensor) -> Tensor:
+    """Corners (B, 4, ...) as left, top, width, height, as the annotation files have them."""
+    return torch.cat([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1)
+
+
+def theta_loss(confidence: Tensor, presence: Tensor) -> Tensor:
+    """L_BCE of the mask's confidence vartheta (B,), in [0, 1]; 0 and 1 themselves would have no gradient."""
+    with torch.autocast(confidence.device.type, enabled=False):
+        return F.binary_cross_entropy(confidence.clamp(1e-4, 1 - 1e-4), presence.to(confidence.dtype))
 
 
 def mask_in_box_loss(probability: Tensor, inside: Tensor, presence: Tensor, *, alpha: float = 0.25) -> Tensor:

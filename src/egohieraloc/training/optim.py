@@ -32,10 +32,13 @@ class OptimConfig:
     freeze_gain: bool = False  # also freeze gain and bias of those norms
     freeze_stages: int = 0  # first stages of a pretrained backbone that are frozen
     negatives: int = 2  # frames of other clips per query: the most similar ones
+    close_ups: bool = False  # also one image per query as a second look sees it
     seed: int = 0
     checkpoint_every: int = 500
+    keep_checkpoints: int = 3  # so many of the last ones are kept
     validate_every: int = 1000
     log_every: int = 20
+    wait_minutes: float = 120.0  # how long processes wait for one another, as for the one that validates
 
 
 def learning_rate_factor(step: int, config: OptimConfig) -> float:

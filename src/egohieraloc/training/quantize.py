@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from egohieraloc.errors import MissingExtraError
+from egohieraloc.errors import ConfigError, MissingExtraError
 from egohieraloc.models.compiled import PartGraph, write_parts
 from egohieraloc.models.fold import fold_norms
 from egohieraloc.models.neck import FrameFeatures
@@ -67,6 +67,8 @@ def quantize(path: Path, images: Iterable[Rgb], out: Path) -> None:
     except ImportError as error:
         raise MissingExtraError(error.name or "nncf", "train") from error
     network = load_weights(path).network
+    if network.config.ram.propagation:
+        raise ConfigError(f"{path} was trained with ram.propagation, which runs in torch alone.")
     plain = copy.deepcopy(network)
     fold_norms(plain)
     size = network.config.input_size
@@ -110,14 +112,14 @@ def _decoder_graph(network: EgoHieraLocNet) -> Any:
         torch.rand(2, neck.fine8, 2 * side, 2 * side),
         torch.rand(2, neck.fine4, 4 * side, 4 * side),
         torch.rand(2, network.ram.MAPS, side, side),
-        torch.rand(2, QUERY_TOKENS, neck.match),
-        torch.rand(2, QUERY_TOKENS, 2),
+        torch.rand(1, QUERY_TOKENS, neck.match),
+        torch.rand(1, QUERY_TOKENS, 2),
     )
     graph = openvino.convert_model(_Decoder(network).eval(), example_input=example)
     # Sides are known: only the number of frames and of tokens is open.
     graph.reshape(
         {place: [-1, *value.shape[1:]] for place, value in enumerate(example[:5])}
-        | {5: [-1, -1, neck.match], 6: [-1, -1, 2]}
+        | {5: [1, -1, neck.match], 6: [1, -1, 2]}
     )
     return graph
 

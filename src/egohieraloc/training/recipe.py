@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
-import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from egohieraloc.config import NetworkConfig, preset
+from egohieraloc.documents import read_toml
 from egohieraloc.errors import ConfigError
 from egohieraloc.files import write_json
 from egohieraloc.models.backbone import load_imagenet
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import find_weights, load_weights, save_weights
+from egohieraloc.paper import NETWORK
 from egohieraloc.settings import override, to_dict, update
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.calibrate import PACK_LIMIT
-from egohieraloc.training.checkpoint import TrainState
+from egohieraloc.training.checkpoint import WEIGHTS, TrainState, require_unused
 from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.composed_videos import AS_VIDEO, compose_halves
 from egohieraloc.training.composer.composer_config import ComposerConfig
@@ -48,6 +50,7 @@ class Recipe:
     preset: str = "mini"
     start: str = "imagenet"  # initial weights of the backbone: "imagenet", "random", or a file or folder
     weights: str = ""  # or weights of the whole network to continue from: a file or a shipped name
+    paper: bool = False  # the network as printed (`--paper`), in training and kept in the weights
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     source: Literal["composed", "footage"] = "composed"  # clips composed from packs, or Ego4D-VQ and VISOR
@@ -66,14 +69,15 @@ class Recipe:
 def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
     """Read a TOML recipe; `words` like `optim.steps=100` override it. The network defaults to its preset."""
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        values = read_toml(path)
+    except (OSError, ValueError) as error:
         raise ConfigError(f"Cannot read the recipe {path}: {error}") from error
 
     def read(network: NetworkConfig) -> Recipe:
         return override(update(Recipe(network=network), values), words)
 
-    return read(preset(read(NetworkConfig()).preset))
+    asked = read(NetworkConfig())
+    return read(override(preset(asked.preset), NETWORK if asked.paper else ()))
 
 
 def build_network(recipe: Recipe) -> EgoHieraLocNet:
@@ -81,8 +85,9 @@ def build_network(recipe: Recipe) -> EgoHieraLocNet:
     torch.manual_seed(recipe.optim.seed)
     network = EgoHieraLocNet(recipe.network)
     if recipe.weights:
-        trained = load_weights(find_weights(recipe.weights)).with_settings(recipe.network)
-        network.load_state_dict(trained.network.state_dict())
+        trained = load_weights(find_weights(recipe.weights)).network.state_dict()
+        new = {name: v for name, v in network.state_dict().items() if name.startswith("ram.previous.")}
+        network.load_state_dict({**new, **trained})  # what propagation adds begins at zero
     elif recipe.start != "random":
         load_imagenet(network.backbone, None if recipe.start == "imagenet" else recipe.start)
     return network
@@ -99,6 +104,8 @@ def run_recipe(
     recipe: Recipe, data: Path, folder: Path, *, resume: bool = False, minutes: float = math.inf
 ) -> TrainState:
     """Train on the data in `data`; write recipe, logs, checkpoints and finally the weights to `folder`."""
+    if not resume:
+        require_unused(folder)
     process = join_processes(recipe.optim)
     part = part_of_batch(recipe.optim.batch, process.process_index, process.num_processes)
     network = build_network(recipe)
@@ -112,8 +119,28 @@ def run_recipe(
     run = Run(folder, resume, time_limit_s=60 * minutes)
     state = train(network, source, recipe.optim, run, weights=recipe.losses, validate=validate)
     if process.is_main_process:
-        save_weights(folder / "weights.safetensors", state.averaged)
+        save_weights(folder / WEIGHTS, state.averaged)
     return state
+
+
+def changes_since(folder: Path, recipe: Recipe) -> list[str]:
+    """How a recipe differs from the one that a run was begun with: `optim.batch: 16, was 64`."""
+    try:
+        before = flat_values(json.loads((folder / "recipe.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return []  # without a recipe there is nothing to compare with
+    now = flat_values(json.loads(json.dumps(to_dict(recipe))))
+    names = [name for name in now if name in before and now[name] != before[name]]
+    return [f"{name}: {now[name]}, was {before[name]}" for name in names]
+
+
+def flat_values(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Nested settings by their full names, such as `optim.batch`."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        nested = isinstance(value, Mapping)
+        flat |= flat_values(value, f"{above}{key}.") if nested else {f"{above}{key}": value}
+    return flat
 
 
 def sample_clips(recipe: Recipe, data: Path, *, clips: int = 8, publishable: bool = False) -> ClipBatch:

@@ -5,7 +5,6 @@ It does not use the run's random numbers, so a run is the same with and without 
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
@@ -16,6 +15,7 @@ import torch
 
 from egohieraloc.data.base import ClipQueries, Track
 from egohieraloc.data.ego4d import VisualQuery, clip_paths, read_vq2d
+from egohieraloc.documents import read_json
 from egohieraloc.errors import DataError, QueryError, VideoError
 from egohieraloc.evaluation import vq2d
 from egohieraloc.evaluation.run_vq2d import ClipSearch
@@ -61,7 +61,7 @@ class Validation:
 
     def _best(self) -> float:
         path = self._folder / "best.json"
-        return float(json.loads(path.read_text())[BEST_BY]) if path.exists() else -1.0
+        return float(read_json(path)[BEST_BY]) if path.exists() else -1.0
 
 
 def composed_answers(halves: Halves) -> AnswerQueries:

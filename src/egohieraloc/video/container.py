@@ -24,6 +24,7 @@ from av.video.reformatter import Interpolation, VideoReformatter
 from numpy.typing import NDArray
 
 from egohieraloc.errors import VideoError
+from egohieraloc.images import MAX_PIXELS
 from egohieraloc.types import Floats, Rgb, VideoInfo
 
 HASHED_BLOCKS, BLOCK_BYTES = 1024, 1 << 20
@@ -58,16 +59,18 @@ class Container:
     @classmethod
     def _by_counting(cls, path: Path, first: av.VideoFrame) -> Container:
         with _opened(path) as (container, stream):
-            rate = Fraction(stream.guessed_rate or stream.average_rate or 25)
+            rate = _stated_rate(stream, "guessed_rate", "average_rate") or Fraction(25)
             count = sum(1 for _ in _decoded(container, stream))
         times_s = np.arange(count) * rate.denominator / rate.numerator
         start = np.zeros(1, np.int64)
         return cls(path, _info(first, rate, count), times_s, None, start, start)
 
     def content_hash(self) -> str:
-        size = self.path.stat().st_size
-        digest = hashlib.blake2b(f"file of {size} bytes".encode(), digest_size=16)
-        blocks = -(-size // BLOCK_BYTES)
+        """Of all bytes; of a file over 1 GiB a part of them and the time of writing."""
+        facts = self.path.stat()
+        blocks = -(-facts.st_size // BLOCK_BYTES)
+        sampled = f" of {facts.st_mtime_ns}" if blocks > HASHED_BLOCKS else ""
+        digest = hashlib.blake2b(f"file of {facts.st_size} bytes{sampled}".encode(), digest_size=16)
         chosen = np.linspace(0, blocks - 1, min(blocks, HASHED_BLOCKS)).round()
         with self.path.open("rb") as file:
             for block in chosen:
@@ -156,6 +159,12 @@ def format_name(path: Path) -> str:
         return str(container.format.name)
 
 
+def tags_of(path: Path) -> dict[str, str]:
+    """What a file says in words of itself and its images, such as `creation_time`; names in small letters."""
+    with _opened(path) as (container, stream):
+        return {name.lower(): value for name, value in {**stream.metadata, **container.metadata}.items()}
+
+
 @dataclass(frozen=True, eq=False)
 class _Packets:
     """What the packets of a file say, in order of time."""
@@ -177,6 +186,8 @@ def _scan(path: Path) -> _Packets | None:
         codec = stream.codec_context
         if container.format.name == "avi" and not codec.codec.intra_only:
             return None
+        if not stream.time_base:
+            return None
         seeks_by_pts = container.format.name.startswith(("matroska", "mov"))
         for packet in _packets(container, stream):
             if packet.size == 0:
@@ -196,7 +207,7 @@ def _scan(path: Path) -> _Packets | None:
             keys=np.array(keys, np.int64),
             seeks=np.array([seek_of_key[key] for key in keys], np.int64),
             time_base=stream.time_base,
-            rate=stream.average_rate,
+            rate=_stated_rate(stream, "average_rate"),
             lost=stream.frames - found,
         )
 
@@ -226,6 +237,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
             if not streams:
                 found = "only sound" if container.streams.audio else "it is empty or cut off"
                 raise VideoError(f"{path} holds no images: {found}. Give a whole file with a video track.")
+            _check_codec(path, streams[0].codec_context)
             streams[0].thread_type = "AUTO"
             yield container, streams[0]
     except (FFmpegError, OSError) as error:
@@ -233,6 +245,23 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
             f"{path} cannot be read as a video ({error.strerror}). "
             "Is it cut off, damaged, a list of other files or something else?"
         ) from error
+
+
+def _check_codec(path: Path, codec: Any) -> None:
+    if codec is None:
+        raise VideoError(f"{path} is stored in a way that cannot be decoded. Convert it, such as to H.264.")
+    if codec.width * codec.height > MAX_PIXELS:
+        raise VideoError(f"{path} is {codec.width}x{codec.height}; at most 8192x8192 pixels are read.")
+
+
+def _stated_rate(stream: Any, *names: str) -> Fraction | None:
+    """The first rate that a stream states and that can be one; some state 1/0."""
+    for name in names:
+        with suppress(ZeroDivisionError, ValueError):
+            rate = Fraction(getattr(stream, name) or 0)
+            if rate > 0:
+                return rate
+    return None
 
 
 def _packets(container: Any, stream: Any) -> Iterator[Any]:

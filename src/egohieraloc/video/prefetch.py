@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from queue import Queue
 from threading import Event, Thread
 from typing import TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 _END = object()
 
 
-def prefetched(items: Iterator[T], ahead: int) -> Iterator[T]:
+def prefetched(items: Iterator[T], ahead: int) -> Generator[T]:
     """The same items in the same order, up to `ahead` of them made before they are asked for.
 
     An error comes where its item would have come. Whoever closes the iterator early also ends the thread.

@@ -8,7 +8,7 @@ or is given up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from egohieraloc.errors import VideoError
 from egohieraloc.types import Floats, Frame, Ints, Rgb, SampledVideo, VideoInfo, VideoSource
+from egohieraloc.video.aria import AriaRecording
 from egohieraloc.video.container import Container
 from egohieraloc.video.folder import Folder
 from egohieraloc.video.letterbox import Letterbox
@@ -61,10 +62,13 @@ class Video:
 
     @classmethod
     def open(cls, path: str | Path, *, folder_fps: float = DEFAULT_FOLDER_FPS) -> Video:
-        """Open a video file, or a folder of images that were taken `folder_fps` times a second."""
+        """Open a video file, a recording of Project Aria (.vrs), or a folder of images that were taken
+        `folder_fps` times a second."""
         path = Path(path)
         if not path.exists():
             raise VideoError(f"There is no video at {path}. Give a video file or a folder of images.")
+        if path.suffix.lower() == ".vrs":
+            return cls(AriaRecording.open(path))
         return cls(Folder.open(path, folder_fps) if path.is_dir() else Container.open(path))
 
     @classmethod
@@ -105,8 +109,8 @@ class Video:
     @cached_property
     def content_hash(self) -> str:
         """Equal for equal content, wherever it lies. A file of up to 1 GiB is hashed whole and a larger one
-        by its size and 1024 blocks of 1 MiB spread over it; a folder by its rate, the names and sizes of its
-        images and the content of up to 256 of them."""
+        by its size, its time of writing and 1024 blocks of 1 MiB spread over it; a folder by its rate and of
+        every image its name, size, time of writing, first and last bytes."""
         return self.backend.content_hash()
 
     @property
@@ -148,7 +152,9 @@ class Video:
                 )
         return self._frames(numbers, size)
 
-    def canvases(self, indices: Sequence[int] | NDArray[np.integer], letterbox: Letterbox) -> Iterator[Frame]:
+    def canvases(
+        self, indices: Sequence[int] | NDArray[np.integer], letterbox: Letterbox
+    ) -> Generator[Frame]:
         """Frames as `frames` gives them, but on a letterbox's canvas, and decoded ahead in a thread.
 
         Those more than twice as large as the canvas are made smaller where they are decoded: they cost

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -71,6 +71,7 @@ class Jobs:
         self._library = library
         self._changed = threading.Condition()
         self._waiting = [query.id for query in reversed(library.queries()) if not query.finished]
+        self._promised = 0
         self._running: dict[str, _Running] = {}
         self._closing = False
         # The first has all cores while it is alone; others work only beside it.
@@ -85,9 +86,20 @@ class Jobs:
             self._waiting.append(query_id)
             self._changed.notify_all()
 
-    def check_room(self) -> None:
-        if len(self._waiting) >= MAX_WAITING:
-            raise BusyError(f"{MAX_WAITING} queries are waiting already. Ask again when some are answered.")
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Keep a place in the queue for a query that is being prepared."""
+        with self._changed:
+            if len(self._waiting) + self._promised >= MAX_WAITING:
+                raise BusyError(
+                    f"{MAX_WAITING} queries are waiting already. Ask again when some are answered."
+                )
+            self._promised += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._promised -= 1
 
     def seen(self, entry: QueryEntry) -> QueryEntry:
         """A stored query as it stands at this moment."""

@@ -8,17 +8,17 @@ features/     the Localizer's cache
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from egohieraloc.documents import read_json
 from egohieraloc.errors import DataError, EgoHieraLocError, OutputError
-from egohieraloc.files import atomic_path
+from egohieraloc.files import atomic_path, locked, private_folder, to_disk
 from egohieraloc.report.scene import Scene, scene_of
 from egohieraloc.result import Result
 from egohieraloc.result_schema import ResultDocument
@@ -37,14 +37,33 @@ class Library:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
-        shutil.rmtree(self.folder / "incoming", ignore_errors=True)
+        self._lock = ExitStack()
+        self._is_open = False
+
+    def open(self) -> None:
+        """Take the folder, which one server has at a time, and forget what was being received."""
+        if self._is_open:
+            return
         try:
-            for kind in ("incoming", "videos", "queries"):
-                (self.folder / kind).mkdir(parents=True, exist_ok=True)
+            private_folder(self.folder)
+            self._lock.enter_context(locked(self.folder, wait=False))
+            shutil.rmtree(self.folder / "incoming", ignore_errors=True)
+            for kind in ("incoming", "videos", "queries", "features"):
+                private_folder(self.folder / kind)
+        except BlockingIOError as error:
+            raise OutputError(
+                f"Another server uses the folder {self.folder}. Stop it, or choose another: --folder."
+            ) from error
         except OSError as error:
             raise OutputError(
-                f"Cannot use the folder {folder}: {error}. Choose another: --folder."
+                f"Cannot use the folder {self.folder}: {error}. Choose another: --folder."
             ) from error
+        self._is_open = True
+
+    def close(self) -> None:
+        """Let others have the folder."""
+        self._is_open = False
+        self._lock.close()
 
     @contextmanager
     def incoming(self) -> Iterator[Path]:
@@ -72,14 +91,17 @@ class Library:
         return self._folder("videos", video_id) / "video"
 
     def add_video(self, received: Path, entry: VideoEntry) -> None:
+        to_disk(received / "video")
         _write(received / "video.json", entry.model_dump_json())
         received.rename(self._folder("videos", entry.id))
 
     def remove_video(self, video_id: str) -> None:
         """Forget a video, its queries and their answers."""
-        for query in self.queries(video_id):
-            shutil.rmtree(self.query_folder(query.id), ignore_errors=True)
-        shutil.rmtree(self._folder("videos", video_id), ignore_errors=True)
+        folders = [self.query_folder(query.id) for query in self.queries(video_id)]
+        with self.incoming() as away:  # first out of sight, each in one moment
+            for folder in (*folders, self._folder("videos", video_id)):
+                with suppress(FileNotFoundError):
+                    folder.rename(away / folder.name)
 
     def queries(self, video_id: str | None = None) -> list[QueryEntry]:
         """All queries, or those about a video, the newest first."""
@@ -114,8 +136,8 @@ class Library:
         """As in result.json, but for where the server keeps its files; None where it is damaged."""
         name = self.video(self.query(query_id).video_id).name
         try:
-            text = (self.query_folder(query_id) / ANSWER / "result.json").read_text(encoding="utf-8")
-            document = ResultDocument.model_validate(self._hide_paths(json.loads(text)))
+            value = read_json(self.query_folder(query_id) / ANSWER / "result.json")
+            document = ResultDocument.model_validate(self._hide_paths(value))
         except (OSError, ValueError):
             return None
         return document.model_copy(update={"video": document.video.model_copy(update={"path": name})})
@@ -151,11 +173,11 @@ class Library:
 
 def _read(path: Path, kind: type[Stored]) -> Stored | None:
     try:
-        return kind.model_validate_json(path.read_bytes())
+        return kind.model_validate(read_json(path))
     except (OSError, ValueError):
         return None
 
 
 def _write(path: Path, text: str) -> None:
-    with atomic_path(path) as temporary:
+    with atomic_path(path, durable=True) as temporary:
         temporary.write_text(text, encoding="utf-8")

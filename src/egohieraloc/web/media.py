@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from egohieraloc.errors import QueryError, VideoError
-from egohieraloc.images import read_image, write_image
+from egohieraloc.images import MAX_PIXELS, write_image
 from egohieraloc.progress import Progress
 from egohieraloc.query import Query
 from egohieraloc.report.draw import thumbnail
@@ -31,7 +31,6 @@ FORMATS = {
     "flv": "video/x-flv",
     "asf": "video/x-ms-asf",
 }
-MAX_PIXELS = 8192 * 8192
 FRAME_WIDTH_PX = 1280
 THUMBNAIL_WIDTH_PX = 240
 
@@ -85,10 +84,7 @@ def prepare_query(
 
 def _query(source: QuerySource) -> Query:
     if source.image is not None:
-        image = read_image(source.image)
-        if image.shape[0] * image.shape[1] > MAX_PIXELS:
-            raise QueryError("The image is too large: at most 8192x8192 pixels are taken.")
-        return Query.from_image(image, box=source.box, seen_at_s=source.time_s)
+        return Query.from_image(source.image, box=source.box, seen_at_s=source.time_s)
     if source.time_s is None or source.box is None:
         raise QueryError("Say what to look for: an image, or time_s together with box=x,y,w,h.")
     return Query.from_time(_opened(source.video), time_s=source.time_s, box=source.box)

@@ -8,15 +8,18 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 from egohieraloc import threads
+from egohieraloc.children import end_with_parent, limit_cpu, limit_memory, safe_start
 from egohieraloc.errors import EgoHieraLocError
 from egohieraloc.progress import Progress
 
+NICENESS = 10  # the page's own answers go before the files of others
 STOPPING_S = 5.0  # how long a task may take to notice that it should stop
 Make = Callable[[], Any]  # makes the tool, once for each life of the process
 
@@ -25,8 +28,20 @@ class ProcessDiedError(EgoHieraLocError):
     """The process ended in the middle of its work."""
 
 
+class FullError(EgoHieraLocError):
+    """Too many wait already."""
+
+
 class StoppedError(EgoHieraLocError):
     """The work was given up because somebody asked for it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a process may use: memory as long as it lives, time to compute for each task."""
+
+    memory_bytes: int
+    cpu_s: float
 
 
 class OwnProcess:
@@ -35,8 +50,8 @@ class OwnProcess:
     Tasks, arguments and what they return cross a pipe: they must be picklable.
     """
 
-    def __init__(self, make: Make | None = None, *, share: int = 1) -> None:
-        self._make = make
+    def __init__(self, make: Make | None = None, limits: Limits | None = None, *, share: int = 1) -> None:
+        self._make, self._limits = make, limits
         self._share = share  # processes that share the cores
         self._turn = threading.Lock()
         self._birth = threading.Lock()
@@ -113,8 +128,10 @@ class OwnProcess:
             if self._connection is None or not self._process.is_alive():
                 context = multiprocessing.get_context("spawn")
                 self._connection, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, self._make, self._share), daemon=True)
-                process.start()
+                arguments = (theirs, self._make, self._limits, self._share)
+                process = context.Process(target=_serve, args=arguments, daemon=True)
+                with safe_start():
+                    process.start()
                 self._process = process
                 theirs.close()
             return self._connection
@@ -127,6 +144,45 @@ class OwnProcess:
         return code
 
 
+class ProcessPool:
+    """A few processes and a short queue before them: who finds it full is told so at once."""
+
+    def __init__(self, size: int, *, waiting: int, limits: Limits) -> None:
+        self._free = [OwnProcess(limits=limits) for _ in range(size)]
+        self._all = tuple(self._free)
+        self._changed = threading.Condition()
+        self._inside, self._room = 0, size + waiting
+
+    @contextmanager
+    def place(self) -> Iterator[OwnProcess]:
+        """A process for a task, perhaps after a wait."""
+        with self._changed:
+            if self._inside >= self._room:
+                raise FullError("The server is busy with the files of others. Try again in a moment.")
+            self._inside += 1
+        process = None
+        try:
+            with self._changed:
+                self._changed.wait_for(lambda: self._free)
+                process = self._free.pop()
+            yield process
+        finally:
+            with self._changed:
+                self._inside -= 1
+                if process is not None:
+                    self._free.append(process)
+                self._changed.notify()
+
+    def run(self, task: Callable[..., Any], *arguments: Any, limit_s: float) -> Any:
+        """As `OwnProcess.run`."""
+        with self.place() as process:
+            return process.run(task, *arguments, limit_s=limit_s)
+
+    def close(self) -> None:
+        for process in self._all:
+            process.close()
+
+
 def _kill(process: Any) -> None:
     """End a process and those it has started, such as the one that finds camera poses."""
     with suppress(ProcessLookupError, AttributeError):  # not a group yet; a system without groups
@@ -134,11 +190,15 @@ def _kill(process: Any) -> None:
     process.kill()
 
 
-def _serve(connection: Connection, make: Make | None, share: int) -> None:
+def _serve(connection: Connection, make: Make | None, limits: Limits | None, share: int) -> None:
     """The process: one task after the other until the pipe closes."""
     threads.settle(share)
     with suppress(AttributeError):
         os.setsid()  # a group of its own, see `_kill`
+    end_with_parent()
+    if limits is not None:
+        os.nice(NICENESS)
+        limit_memory(limits.memory_bytes)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when to end
     tool = None
 
@@ -156,6 +216,8 @@ def _serve(connection: Connection, make: Make | None, share: int) -> None:
         if message == "stop":
             continue  # it came when the work was already done
         task, arguments = message
+        if limits is not None:
+            limit_cpu(limits.cpu_s)
         try:
             if tool is None and make is not None:
                 tool = make()
@@ -164,6 +226,8 @@ def _serve(connection: Connection, make: Make | None, share: int) -> None:
             outcome = ("stopped", None)
         except EgoHieraLocError as error:
             outcome = ("failed", str(error))
+        except MemoryError:
+            outcome = ("failed", "This needs more memory than it may take. Is the file damaged?")
         except Exception as error:
             traceback.print_exc()
             outcome = (

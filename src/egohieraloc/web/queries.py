@@ -58,12 +58,11 @@ def ask(video_id: str, form: Annotated[QueryForm, Depends(_query_form)], server:
     """
     library = server.library
     library.video(video_id)
-    server.jobs.check_room()
     region = parse_box(form.box) if form.box else None
-    with library.incoming() as folder:
+    with server.jobs.place(), server.checkers.place() as checker, library.incoming() as folder:
         image = _received(form.image, folder)
         source = QuerySource(library.video_path(video_id), image, form.time_s, region)
-        prepared: tuple[Box, float | None] = server.checker.run(
+        prepared: tuple[Box, float | None] = checker.run(
             media.prepare_query, folder, source, limit_s=FRAME_LIMIT_S
         )
         box, seen_at_s = prepared
@@ -77,7 +76,7 @@ def ask(video_id: str, form: Annotated[QueryForm, Depends(_query_form)], server:
             in_3d=form.in_3d,
         )
         library.add_query(folder, entry)
-    server.jobs.add(entry.id)
+        server.jobs.add(entry.id)
     return entry
 
 

@@ -9,28 +9,35 @@ from fastapi import Depends, Request
 
 from egohieraloc.web.jobs import Jobs, Locates
 from egohieraloc.web.library import Library
-from egohieraloc.web.process import OwnProcess
+from egohieraloc.web.process import Limits, ProcessPool
 
 INSPECT_LIMIT_S, FRAME_LIMIT_S = 300.0, 30.0
+THREADS = 100  # more than can wait for processes: the page's own answers always find one
+CHECKERS, WAITING_CHECKS = 2, 30
+READERS, WAITING_FRAMES = 2, 30
+LIMITS = Limits(memory_bytes=4_000_000_000, cpu_s=300.0)  # of a process that opens the files of others
 KEEP = {"cache-control": "private, max-age=86400, immutable"}
 
 
 class Server:
-    """`checker` opens what is new; `reader` gives frames of what was checked."""
+    """`checkers` open what is new; `readers` give frames of what was checked."""
 
     def __init__(self, library: Library, make: Callable[[], Locates], workers: int) -> None:
         self.library = library
         self._make, self._workers = make, workers
-        self.checker, self.reader = OwnProcess(), OwnProcess()
+        self.checkers = ProcessPool(CHECKERS, waiting=WAITING_CHECKS, limits=LIMITS)
+        self.readers = ProcessPool(READERS, waiting=WAITING_FRAMES, limits=LIMITS)
         self.jobs: Jobs
 
     def start(self) -> None:
+        self.library.open()
         self.jobs = Jobs(self.library, self._make, workers=self._workers)
 
     def close(self) -> None:
         self.jobs.close()
-        self.checker.close()
-        self.reader.close()
+        self.checkers.close()
+        self.readers.close()
+        self.library.close()
 
 
 def _server_of(request: Request) -> Server:

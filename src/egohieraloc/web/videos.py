@@ -39,7 +39,7 @@ async def add_video(
             async for chunk in request.stream():
                 await run_in_threadpool(file.write, chunk)
         facts: VideoFacts = await run_in_threadpool(
-            server.checker.run, media.inspect_video, path, limit_s=INSPECT_LIMIT_S
+            server.checkers.run, media.inspect_video, path, limit_s=INSPECT_LIMIT_S
         )
         entry = VideoEntry(
             id=folder.name,
@@ -48,7 +48,7 @@ async def add_video(
             size_bytes=path.stat().st_size,
             **dict(facts),
         )
-        library.add_video(folder, entry)
+        await run_in_threadpool(library.add_video, folder, entry)
     return entry
 
 
@@ -89,7 +89,7 @@ def get_frame(video_id: str, time_s: Seconds, server: ThisServer) -> Response:
     """The frame shown at a time, as JPEG of at most 1280 pixels' width."""
     server.library.video(video_id)
     path = server.library.video_path(video_id)
-    jpeg = server.reader.run(media.frame_jpeg, path, time_s, limit_s=FRAME_LIMIT_S)
+    jpeg = server.readers.run(media.frame_jpeg, path, time_s, limit_s=FRAME_LIMIT_S)
     return Response(jpeg, media_type="image/jpeg", headers=KEEP)
 
 

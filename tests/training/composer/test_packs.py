@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
-import tarfile
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
 import torch
@@ -21,66 +17,12 @@ from egohieraloc.training.composer.packs import (
     read_packs,
     validation_objects,
 )
-
-PHOTOS = [f"coco_{k:012d}" for k in range(40)] + [f"groc_{k:05d}" for k in range(20)]
-OBJECTS = [f"jar_{k}" for k in (0, 1, 2, 3, 32, 33, 4, 5)]
-RESERVED = OBJECTS[4:6]  # the first by its name, the other as its near duplicate
-HELD_OUT = OBJECTS[6:]
-
-
-def webp(pixels: np.ndarray) -> bytes:
-    return cv2.imencode(".webp", pixels, [cv2.IMWRITE_WEBP_QUALITY, 101])[1].tobytes()
-
-
-def write_tar(path: Path, members: dict[str, bytes]) -> None:
-    with tarfile.open(path, "w") as tar:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
+from pack_files import OBJECTS, PHOTOS, RESERVED, webp, write_packs, write_tar
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Photo k is a uniform grey of 3 k, every second one 192 px wide; sprite k has the red value k + 1."""
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "sprites").mkdir()
-    write_tar(
-        tmp_path / "photos/images_0.tar",
-        {
-            f"{name}.webp": webp(np.full((256, 192 if k % 2 else 256, 3), 3 * k, np.uint8))
-            for k, name in enumerate(PHOTOS)
-        },
-    )
-    mask = np.zeros((20, 10), bool)
-    mask[:, :5] = True
-    bits = np.packbits(mask)
-    np.savez(
-        tmp_path / "photos/masks_0.npz",
-        ids=np.array(PHOTOS),
-        sizes=np.array([(256, 192 if k % 2 else 256) for k in range(len(PHOTOS))], np.uint16),
-        bits=np.tile(bits, len(PHOTOS)),
-        offset=np.arange(len(PHOTOS) + 1, dtype=np.uint32) * len(bits),
-        bbox=np.tile(np.array([[30, 40, 40, 60]], np.uint16), (len(PHOTOS), 1)),
-        image_index=np.arange(len(PHOTOS), dtype=np.uint32),
-    )
-    index = []
-    for shard, names in (("train.tar", OBJECTS[:6]), ("heldout.tar", HELD_OUT)):
-        members = {}
-        for name in names:
-            pixels = np.zeros((192, 100, 4), np.uint8)
-            pixels[4:-4, 4:-4] = (0, 0, OBJECTS.index(name) + 1, 255)  # BGRA
-            members |= {f"{name}/{view:02d}.webp": webp(pixels) for view in range(3)}
-            views = [{"view": v, "az": 90.0 * v, "el": 0.0} for v in range(3)]
-            index.append({"name": name, "shard": shard, "views": views})
-        write_tar(tmp_path / "sprites" / shard, members)
-    (tmp_path / "sprites/index.json").write_text(json.dumps({"objects": index}))
-    (tmp_path / "sprites/heldout_objects.txt").write_text("\n".join(HELD_OUT) + "\n")
-    rows = [("jar_0", "jar_2", "0"), ("jar_1", "jar_4", "1"), ("jar_33", "jar_32", "0")]
-    lines = ["similarity\textent\tobject_a\tobject_b\tcrosses_split"]
-    lines += ["\t".join(("0.9", "0.1", *row)) for row in rows]
-    (tmp_path / "sprites/near_duplicates.tsv").write_text("\n".join(lines) + "\n")
-    return tmp_path
+    return write_packs(tmp_path)
 
 
 def greys(packs: Packs) -> set[int]:

@@ -10,11 +10,15 @@ export function sceneLegend(scene) {
   if (scene.true_point) entries.push(["var(--mark)", "where it truly is"]);
   return entries;
 }
+// The colour of each object of a map, as in its PLY file.
+const OBJECTS = ["#15803d", "#b45309", "#be185d", "#0369a1", "#6d28d9", "#a16207"];
+export const objectColour = (rank) => OBJECTS[rank % OBJECTS.length];
 // The 3D view: a canvas one can turn. z is up; returns what the page needs to point at a frame.
 export function startScene(canvas, scene) {
   const { place } = scene;
   const pen = canvas.getContext("2d");
-  const everything = [...scene.path, ...scene.views.map((view) => view.point), ...(place ? [place.point] : [])];
+  const objects = scene.objects ?? []; // of a map of objects
+  const everything = [...scene.path, ...scene.views.map((view) => view.point), ...(place ? [place.point] : []), ...objects.map((each) => each.point)];
   const middle = [0, 1, 2].map((axis) => {
     const values = everything.map((point) => point[axis]);
     return (Math.min(...values) + Math.max(...values)) / 2;
@@ -78,10 +82,13 @@ export function startScene(canvas, scene) {
     line([nw, ne, se, sw, nw, at, ne], style, 1.6);
     line([se, at, sw], style, 1.6);
   }
-  function ring(a, b, style) {
+  function rings(at, axes, style) {
+    for (const [one, two] of [[0, 1], [1, 2], [0, 2]]) ring(at, axes[one], axes[two], style);
+  }
+  function ring(at, a, b, style) {
     const points = Array.from({ length: 49 }, (_, i) => {
       const angle = 2 * Math.PI * i / 48;
-      return add(add(place.point, a, Math.cos(angle)), b, Math.sin(angle));
+      return add(add(at, a, Math.cos(angle)), b, Math.sin(angle));
     });
     line(points, style, 1.3);
   }
@@ -118,11 +125,16 @@ export function startScene(canvas, scene) {
     const here = place && place.query_camera !== null ? scene.path[place.query_camera] : null;
     if (place) {
       line([place.point, [place.point[0], place.point[1], floor]], colour("accent"), 1, [3, 4]);
-      const [a, b, c] = place.axes;
-      for (const [one, two] of [[a, b], [b, c], [a, c]]) ring(one, two, colour("accent"));
+      rings(place.point, place.axes, colour("accent"));
       dot(place.point, colour("accent"), 5.5, colour("card"));
       if (here) line([here, place.point], colour("accent"), 1.8, [7, 5]);
     }
+    objects.forEach((each, rank) => {
+      line([each.point, [each.point[0], each.point[1], floor]], objectColour(rank), 1, [3, 4]);
+      rings(each.point, each.axes, objectColour(rank));
+      dot(each.point, objectColour(rank), 5.5, colour("card"));
+      label(each.point, each.name, colour("ink"));
+    });
     if (scene.true_point) {
       const at = project(scene.true_point);
       if (at) {

@@ -6,7 +6,7 @@ clip inserted among all clips of the other half, so no other clip can show the o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +25,8 @@ from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.packs import Packs
-from egohieraloc.types import Box, ResponseTrack, Rgb
+from egohieraloc.types import Box, Frame, ResponseTrack, Rgb
+from egohieraloc.video.letterbox import Letterbox
 
 FPS = 5.0
 BATCH = 4  # clips composed at a time
@@ -63,7 +64,7 @@ VIDEO_CLIPS = update(ComposerConfig(), AS_VIDEO)
 
 @dataclass(frozen=True, eq=False)
 class ComposedQuery:
-    """A query, the encoded video to search, and the true track in pixels of the network's canvas."""
+    """A query, the encoded video to search, and the true track in pixels of the clip's frames."""
 
     query: Query
     video: EncodedVideo
@@ -114,7 +115,10 @@ def queries_of(
     halves: Halves, predictor: Predictor, scratch: Path, *, seed: int = 0
 ) -> Iterator[ComposedQuery]:
     """Encode the clips, and make the query and video of each."""
-    packed = [[_encoded(clip, predictor) for clip in half] for half in halves]
+    packed = [
+        [predictor.encode([_letterbox(clip, predictor).apply(f) for f in clip.frames]) for clip in half]
+        for half in halves
+    ]
     order = np.random.default_rng(seed)
     for side, half in enumerate(halves):
         for number, clip in enumerate(half):
@@ -122,9 +126,9 @@ def queries_of(
             place = int(order.integers(len(parts) + 1))
             parts.insert(place, packed[side][number])
             folder = scratch / f"query-{side}-{number}"
-            video = store_features(
-                PackedFeatures.cat(parts), folder, canvas=predictor.config.input_size, fps=FPS
-            )
+            shown = list(halves[1 - side])
+            shown.insert(place, clip)
+            video = _video(PackedFeatures.cat(parts), shown, folder, predictor)
             yield _composed_query(clip, place * len(clip.frames), video)
 
 
@@ -176,9 +180,22 @@ def clip_of(batch: ClipBatch, number: int) -> ComposedClip:
     )
 
 
-def _encoded(clip: ComposedClip, predictor: Predictor) -> PackedFeatures:
-    index = np.arange(len(clip.frames))
-    return predictor.encode(clip.frames, index, index / FPS)
+def _letterbox(clip: ComposedClip, predictor: Predictor) -> Letterbox:
+    side = clip.frames[0].shape[0]
+    return Letterbox(side, side, predictor.config.input_size)
+
+
+def _video(
+    packed: PackedFeatures, clips: Sequence[ComposedClip], folder: Path, predictor: Predictor
+) -> EncodedVideo:
+    """Clips in a row as one video, whose frames can be read again."""
+    letterbox, length = _letterbox(clips[0], predictor), len(clips[0].frames)
+    video = store_features(packed, folder, canvas=letterbox.width, fps=FPS)
+
+    def frames(numbers: Sequence[int]) -> Iterator[Frame]:
+        return (Frame(k, k / FPS, clips[k // length].frames[k % length]) for k in numbers)
+
+    return replace(video, letterbox=letterbox, pixels=frames)
 
 
 def _composed_query(clip: ComposedClip, start: int, video: EncodedVideo) -> ComposedQuery:

@@ -7,11 +7,10 @@ The folder holds `photos/` (`images_K.tar`, `masks_K.npz`) and `sprites/` (`*.ta
 from __future__ import annotations
 
 import io
-import json
 import math
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -24,7 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from egohieraloc.errors import DataError
+from egohieraloc.documents import read_json
+from egohieraloc.errors import DataError, QueryError
+from egohieraloc.images import decode_image, decode_rgba
 from egohieraloc.types import Rgb
 
 PHOTO_PX = 256
@@ -170,7 +171,7 @@ def _read_masks(path: Path) -> Iterator[tuple[str, NDArray[np.float32], NDArray[
 def _read_sprites(
     folder: Path, split: Split, limit: int | None, pool: ThreadPoolExecutor
 ) -> tuple[list[str], NDArray[np.uint8], NDArray[np.float32]]:
-    index = json.loads(_files(folder, "index.json")[0].read_text(encoding="utf-8"))["objects"]
+    index = read_json(_files(folder, "index.json")[0])["objects"]
     held_out = set(_files(folder, "heldout_objects.txt")[0].read_text(encoding="utf-8").split())
     pairs = _near_duplicates(folder)
     if split == "heldout":
@@ -228,28 +229,28 @@ def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _decode_photo(data: bytes) -> Rgb:
-    image: Rgb = cv2.cvtColor(_decode(data, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+    image = _decoded(data, decode_image)
     if image.shape[:2] != (PHOTO_PX, PHOTO_PX):
         image = cv2.resize(image, (PHOTO_PX, PHOTO_PX), interpolation=cv2.INTER_LINEAR)
     return image
 
 
 def _decode_sprite(data: bytes) -> NDArray[np.uint8]:
-    image = _decode(data, cv2.IMREAD_UNCHANGED)
-    if image.ndim != 3 or image.shape[2] != 4 or max(image.shape[:2]) > SPRITE_PX:
-        raise DataError(f"A sprite must be RGBA and at most {SPRITE_PX} px, got shape {image.shape}.")
+    image = _decoded(data, decode_rgba)
+    if max(image.shape[:2]) > SPRITE_PX:
+        raise DataError(f"A sprite must be at most {SPRITE_PX} px, got shape {image.shape}.")
     height, width = image.shape[:2]
     top, left = (SPRITE_PX - height) // 2, (SPRITE_PX - width) // 2
     canvas = np.zeros((SPRITE_PX, SPRITE_PX, 4), np.uint8)
-    canvas[top : top + height, left : left + width] = cv2.cvtColor(image, cv2.COLOR_BGRA2RGBA)
+    canvas[top : top + height, left : left + width] = image
     return canvas
 
 
-def _decode(data: bytes, flags: int) -> NDArray[np.uint8]:
-    image: NDArray[np.uint8] | None = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if data else None
-    if image is None:
-        raise DataError("An image of the pack cannot be decoded. Is the tar file complete?")
-    return image
+def _decoded(data: bytes, decode: Callable[[bytes], Rgb]) -> Rgb:
+    try:
+        return decode(data)
+    except QueryError as error:
+        raise DataError("An image of the pack cannot be decoded, or is a sprite and not RGBA.") from error
 
 
 def _interpolation(shape: tuple[int, ...], size: int) -> int:

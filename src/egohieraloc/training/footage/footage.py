@@ -24,6 +24,7 @@ class FootageConfig:
     annotations: str = "ego4d/vq_train.json"
     clips: str = "ego4d/clips"  # <clip_uid>.mp4, or a folder of frames per clip
     pseudo_masks: str = "ego4d/pseudo_masks"  # written by `egohieraloc pseudo-masks`
+    frames: str = "ego4d/frames"  # written by `egohieraloc frames`; clips that are not there are read instead
     visor: str = "visor/annotations"  # *.json, one per video
     visor_images: str = "visor/images"  # <video>/<name>.jpg
     visor_dense: bool = False  # the interpolated annotations instead of the sparse ones

@@ -13,7 +13,8 @@ from egohieraloc.data.ego4d import VisualQuery, clip_paths, read_vq2d
 from egohieraloc.errors import DataError, VideoError
 from egohieraloc.models.query_mask import MaskProvider
 from egohieraloc.training.footage.footage import AnnotatedFrame, FootageObject, drop_small_boxes
-from egohieraloc.training.footage.pseudo_masks import MaskCache, mask_in_image
+from egohieraloc.training.footage.frame_store import FrameStore
+from egohieraloc.training.footage.pseudo_masks import BATCH, MaskCache, mask_in_image
 from egohieraloc.types import Rgb
 from egohieraloc.video.reader import Video
 
@@ -26,12 +27,12 @@ class Ego4dFootage:
 
     trust = 0.3
 
-    def __init__(self, annotations: Path, clips: Path, masks: MaskCache) -> None:
+    def __init__(self, annotations: Path, clips: Path, masks: MaskCache, store: FrameStore) -> None:
         self.objects: list[FootageObject] = []
-        self._clips, self._masks = clips, masks
+        self._clips, self._masks, self._store = clips, masks, store
         self._fps: dict[str, float] = {}
         for clip in read_vq2d(annotations):
-            if clip.clip_uid is None or not any(path.exists() for path in clip_paths(clips, clip.clip_uid)):
+            if clip.clip_uid is None or not self._has(clip.clip_uid):
                 continue
             self._fps[clip.clip_uid] = clip.fps
             self.objects += filter(None, (_object(clip, clip.clip_uid, query) for query in clip.queries))
@@ -40,6 +41,9 @@ class Ego4dFootage:
                 f"No query of {annotations} has an answer and a clip in {clips}. Put <clip_uid>.mp4, or a "
                 "folder <clip_uid> of frames, there."
             )
+
+    def _has(self, clip_uid: str) -> bool:
+        return self._store.has(clip_uid) or any(path.exists() for path in clip_paths(self._clips, clip_uid))
 
     def require_masks(self) -> None:
         """Fail now rather than in the middle of training."""
@@ -50,16 +54,53 @@ class Ego4dFootage:
                 "Run `egohieraloc pseudo-masks` first."
             )
 
-    def make_masks(self, provider: MaskProvider, *, progress: Callable[[int, int], None]) -> int:
-        """Make the missing masks, and return for how many objects; can be interrupted and resumed."""
-        missing = self._masks.missing(self.objects)
-        for done, target in enumerate(missing):
-            progress(done, len(missing))
-            self._masks.make(target, self, provider)
-        return len(missing)
+    def make_masks(
+        self,
+        provider: MaskProvider,
+        *,
+        progress: Callable[[int, int], None],
+        part: tuple[int, int] = (1, 1),
+    ) -> int:
+        """Make the missing masks, and return for how many objects; can be interrupted and resumed.
+
+        part: (k, n) makes the k-th of n parts of the clips, for n processes or GPUs.
+        """
+        made = 0
+        clips = self._part(part)
+        for done, targets in enumerate(clips):
+            progress(done, len(clips))
+            missing = self._masks.missing(targets)
+            self._masks.make(missing, self, provider)
+            made += len(missing)
+        return made
+
+    def store_frames(
+        self, *, side: int, progress: Callable[[int, int], None], part: tuple[int, int] = (1, 1)
+    ) -> int:
+        """Store the frames that training may read of each clip; returns how many frames of how many clips."""
+        stored = 0
+        clips = self._part(part)
+        for done, targets in enumerate(clips):
+            progress(done, len(clips))
+            if not self._store.has(targets[0].key):
+                frames = np.unique(np.concatenate([f for t in targets for f in (t.labelled, t.boxes.frames)]))
+                batches = np.split(frames, range(BATCH, len(frames), BATCH))
+                images = (image for batch in batches for image in self.images(targets[0], batch))
+                self._store.write(targets[0].key, frames, images, side=side)
+                stored += len(frames)
+        return stored
+
+    def _part(self, part: tuple[int, int]) -> list[list[FootageObject]]:
+        """The objects of each clip, of every n-th clip."""
+        clips: dict[str, list[FootageObject]] = {}
+        for target in self.objects:
+            clips.setdefault(target.key, []).append(target)
+        return list(clips.values())[part[0] - 1 :: part[1]]
 
     def images(self, target: FootageObject, frames: Ints) -> list[Rgb]:
         """Images of annotated frames; the clip may have another frame rate and size than the annotation."""
+        if self._store.has(target.key):
+            return self._store.read(target.key, frames)
         fps = self._fps[target.key]
         video = _open(next(path for path in clip_paths(self._clips, target.key) if path.exists()), fps)
         shown = video.shown_at(frames / fps)
@@ -84,7 +125,7 @@ def _object(clip: ClipQueries[VisualQuery], clip_uid: str, query: VisualQuery) -
     """The object of a query. Its labelled frames are those of the response track and, as that is the last
     appearance, those from its end to the query frame.
     """
-    if query.response is None:
+    if query.response is None or query.problem:
         return None
     response = drop_small_boxes(query.response.clipped(query.width, query.height))
     if len(response) == 0:

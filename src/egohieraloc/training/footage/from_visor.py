@@ -52,7 +52,9 @@ class VisorFootage:
                 yield frame
 
     def _objects(self, stretch: range, size: tuple[int, int]) -> Iterator[FootageObject]:
-        """Objects are told apart by name; frames of the stretch without the name do not show the object."""
+        """Objects are told apart by name. A frame without the name is not labelled: annotators name what is
+        handled, so the object may be in view all the same. Frames of other kitchens do not show it.
+        """
         found: dict[str, list[tuple[int, tuple[float, float, float, float]]]] = {}
         for number in stretch:
             for name, box in _boxes(self._frames[number], size).items():
@@ -60,7 +62,6 @@ class VisorFootage:
         for name, boxes in found.items():
             numbers = [number for number, _ in boxes]
             track = drop_small_boxes(Track.from_boxes(numbers, [box for _, box in boxes]))
-            too_small = set(numbers) - set(track.frames.tolist())
             if len(track):
                 frame = self._frames[stretch[0]]
                 yield FootageObject(
@@ -71,7 +72,7 @@ class VisorFootage:
                     boxes=track,
                     width=size[0],
                     height=size[1],
-                    labelled=np.array([number for number in stretch if number not in too_small]),
+                    labelled=track.frames,
                 )
 
     def annotated_frames(self, target: FootageObject, frames: Ints) -> list[AnnotatedFrame]:

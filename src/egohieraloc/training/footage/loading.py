@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Iterator, Sequence
 from itertools import count
 from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import cv2
 import torch
 from torch.utils.data import DataLoader
 
+from egohieraloc.children import safe_start
 from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.footage.clips import FootageClips
 from egohieraloc.training.footage.footage import Footage, FootageConfig
+from egohieraloc.training.footage.frame_store import FrameStore
 from egohieraloc.training.footage.from_ego4d import Ego4dFootage
 from egohieraloc.training.footage.from_visor import VisorFootage
 from egohieraloc.training.footage.pseudo_masks import MaskCache
@@ -25,7 +30,8 @@ AS_UINT8 = ("query", "query_mask", "frames", "masks", "distractor_masks")
 
 def ego4d_footage(config: FootageConfig, data: Path) -> Ego4dFootage:
     masks = MaskCache(data / config.pseudo_masks)
-    return Ego4dFootage(data / config.annotations, data / config.clips, masks)
+    store = FrameStore(data / config.frames)
+    return Ego4dFootage(data / config.annotations, data / config.clips, masks, store)
 
 
 def open_footage(config: FootageConfig, data: Path) -> list[Footage]:
@@ -53,7 +59,8 @@ class LoadedClips:
 
     def __call__(self, step: int) -> ClipBatch:
         if step != self._next:
-            self._loaded = iter(self._loader(step))
+            with safe_start():
+                self._loaded = iter(self._loader(step))
         self._next = step + 1
         values = vars(next(self._loaded))
         moved = {name: value.to(self._device, non_blocking=True) for name, value in values.items()}
@@ -68,7 +75,7 @@ class LoadedClips:
             prefetch_factor=AHEAD if self._workers else None,
             multiprocessing_context=_worker_context() if self._workers else None,
             pin_memory=self._device.type == "cuda",
-            worker_init_fn=_single_threaded,
+            worker_init_fn=_start_worker,
             generator=torch.Generator(),  # otherwise the loader uses the run's global one
         )
 
@@ -82,6 +89,17 @@ def _worker_context() -> BaseContext:
     return context
 
 
-def _single_threaded(worker: int) -> None:
-    """OpenCV in one thread per worker, as there are many workers."""
+def _start_worker(worker: int) -> None:
+    """OpenCV in one thread per worker, as there are many workers; and a watch over the training process.
+
+    Workers are children of a server, so nothing else ends them when that process is killed.
+    """
     cv2.setNumThreads(1)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)

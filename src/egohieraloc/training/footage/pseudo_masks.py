@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -53,14 +53,23 @@ class MaskCache:
         """Masks (N, G, G) of 0 and 1, in the order of the object's boxes."""
         return _read(self.path(target), target.boxes.boxes_xyxy.tobytes(), len(target.boxes))
 
-    def make(self, target: FootageObject, footage: ImageSource, provider: MaskProvider) -> None:
-        """Make the masks of all boxes of an object, and write its file."""
-        grids = []
-        for frames in np.split(target.boxes.frames, range(BATCH, len(target.boxes), BATCH)):
-            for frame, image in zip(frames, footage.images(target, frames), strict=True):
-                grids.append(_predict(provider, image, target.box(int(frame), image)))
-        with atomic_path(self.path(target)) as temporary:
-            np.savez(temporary, boxes=target.boxes.boxes_xyxy, bits=np.packbits(grids))
+    def make(self, targets: Sequence[FootageObject], footage: ImageSource, provider: MaskProvider) -> None:
+        """Make the masks of all boxes of the objects of a clip, and write a file for each object.
+
+        Frame by frame, so that the provider looks at an image once for all its boxes.
+        """
+        if not targets:
+            return
+        grids: list[list[NDArray[np.uint8]]] = [[] for _ in targets]
+        every = np.unique(np.concatenate([target.boxes.frames for target in targets]))
+        for frames in np.split(every, range(BATCH, len(every), BATCH)):
+            for frame, image in zip(frames, footage.images(targets[0], frames), strict=True):
+                for target, made in zip(targets, grids, strict=True):
+                    if (box := target.box(int(frame), image)) is not None:
+                        made.append(_predict(provider, image, box))
+        for target, made in zip(targets, grids, strict=True):
+            with atomic_path(self.path(target)) as temporary:
+                np.savez(temporary, boxes=target.boxes.boxes_xyxy, bits=np.packbits(made))
 
 
 def mask_in_image(grid: NDArray[np.uint8], box: Box, height: int, width: int) -> Mask:
@@ -71,9 +80,8 @@ def mask_in_image(grid: NDArray[np.uint8], box: Box, height: int, width: int) ->
     return canvas
 
 
-def _predict(provider: MaskProvider, image: Rgb, box: Box | None) -> NDArray[np.uint8]:
+def _predict(provider: MaskProvider, image: Rgb, box: Box) -> NDArray[np.uint8]:
     """The mask (G, G) inside the box; the whole box where the provider finds nothing in it."""
-    assert box is not None  # only frames that have a box are used
     found, _ = provider(Query(image, box))
     x1, y1, x2, y2 = _pixels(box, *image.shape[:2])
     inside = found[y1:y2, x1:x2].astype(np.uint8)

@@ -1,0 +1,233 @@
+"""What a question costs when the video grows to hours: seconds, bytes, and the most memory the process had.
+
+    python benchmarks/memory_hours.py [--data DIR] [--hours 0.1 1 10 100] [--minutes 60] [--plot FILE]
+
+The demo clip, in which the object is, lies once in a long row of other footage: the clips of ego_dev/ and
+composed ones (photos/, sprites/) in DIR, `--minutes` of distinct samples in all, over and over in another
+order and with codewords changed a little each time. Without DIR the demo clip itself is repeated. Each length
+is asked in a process of its own, five times after a first one; times are medians, in seconds. `shortlist` is
+the comparison with what is remembered, `look` that with descriptors, `decode` all that follows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from ego_dev import PLACES, open_videos
+from egohieraloc import Localizer, Query, Video, demo
+from egohieraloc.files import write_json
+from egohieraloc.inference.chunks import PHASES, STRETCH, sparse_chunks
+from egohieraloc.inference.encoded import EncodedVideo, write_features
+from egohieraloc.inference.packing import PackedFeatures
+from egohieraloc.inference.predict import Predictor
+from egohieraloc.inference.regions import RegionMemory, codebook
+from egohieraloc.inference.search import QuerySearch
+from egohieraloc.inference.store import FeatureStore
+from egohieraloc.training.composer.composed_videos import compose_halves
+from egohieraloc.training.composer.packs import read_packs
+from egohieraloc.types import Ints, ResponseTrack, Rgb
+from egohieraloc.video.letterbox import Letterbox
+
+FPS = 5.0
+ASKED = 5  # times
+CHANGE = 4.0  # standard deviation of what repeated codewords differ by, of 127
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one question of a video of some length."""
+
+    hours: float
+    shortlist_s: float
+    look_s: float
+    decode_s: float
+    total_s: float
+    decoded: int  # samples
+    memory_bytes: int  # of the memory on disk
+    peak_bytes: int  # of the process
+    found: bool  # in the demo clip
+
+
+class Repeated(FeatureStore):
+    """The features of a row of stretches, some of them the same."""
+
+    def __init__(self, folder: Path, order: Ints) -> None:
+        super().__init__(folder)
+        self.order = order  # (stretches,) of the row: which stretch of the folder each one is
+
+    def _path(self, number: int) -> Path:
+        stretch, phase = divmod(number, PHASES)
+        return super()._path(int(self.order[stretch]) * PHASES + phase)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--device")
+    parser.add_argument("--hours", type=float, nargs="+", default=[0.1, 1.0, 10.0, 100.0])
+    parser.add_argument("--minutes", type=float, default=60.0, help="of distinct footage")
+    parser.add_argument("--folder", type=Path, help="keep the features here; without it they are made anew")
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--one", type=float, help=argparse.SUPPRESS)  # ask about that many hours, here
+    options = parser.parse_args()
+    if options.one is not None:
+        print(*asdict(ask(options, options.folder, options.one)).values())
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.folder or Path(scratch)
+        make_footage(options, folder)
+        costs = [in_a_process(options, folder, hours) for hours in options.hours]
+    print("| hours | shortlist s | look s | decode s | question s | memory MB | process MB | found |")
+    print("|---|---|---|---|---|---|---|---|")
+    for c in costs:
+        seconds = f"{c.shortlist_s:.2f} | {c.look_s:.2f} | {c.decode_s:.2f} ({c.decoded}) | {c.total_s:.2f}"
+        print(
+            f"| {c.hours:g} | {seconds} | {c.memory_bytes / 1e6:.0f} | {c.peak_bytes / 1e6:.0f} | {c.found} |"
+        )
+    if options.json:
+        write_json(options.json, [asdict(cost) for cost in costs])
+    if options.plot:
+        plot(costs, options.plot)
+
+
+def in_a_process(options: argparse.Namespace, folder: Path, hours: float) -> Cost:
+    words = ["--one", str(hours), "--folder", str(folder), "--model", options.model]
+    words += ["--device", options.device] if options.device else []
+    command = [sys.executable, __file__, *words]
+    row = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    kinds = [float, float, float, float, float, int, int, int, lambda word: word == "True"]
+    return Cost(*(kind(word) for kind, word in zip(kinds, row, strict=True)))  # type: ignore[operator]
+
+
+def make_footage(options: argparse.Namespace, folder: Path) -> None:
+    """Features and codewords of the demo clip, in the first stretches, and of other footage after it."""
+    if (folder / "clip.txt").exists():
+        return
+    localizer = Localizer.from_pretrained(options.model, device=options.device, cache=folder / "cache")
+    predictor, store = localizer.predictor, FeatureStore(folder / "footage")
+    clip = localizer.encode(Video.open(demo.CLIP), dense=True)
+    whole = len(clip) // STRETCH * STRETCH
+    write_features(clip.pick(range(whole)), store)
+    start = whole
+    if options.data:
+        canvases = other_canvases(options.data, predictor, round(options.minutes * 60 * FPS))
+        while len(batch := list(islice(canvases, STRETCH))) == STRETCH:
+            parts = [predictor.encode(batch[k : k + 8]) for k in range(0, STRETCH, 8)]
+            write_features(PackedFeatures.cat(parts), store, start=start)
+            start += STRETCH
+    books = [codebook(store.read(number).match) for number in sparse_chunks(start)]  # type: ignore[union-attr]
+    np.save(folder / "codewords.npy", np.stack(books))
+    (folder / "clip.txt").write_text(f"{whole // STRETCH}\n")
+
+
+def other_canvases(data: Path, predictor: Predictor, count: int) -> Iterator[Rgb]:
+    """Real samples, then composed ones, `count` in all."""
+    return islice(_canvases(data, predictor, count), count)
+
+
+def _canvases(data: Path, predictor: Predictor, count: int) -> Iterator[Rgb]:
+    for video in open_videos(data / "ego_dev", PLACES).values():
+        letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
+        yield from (letterbox.apply(frame.rgb) for frame in video.samples(None))
+    packs = read_packs(data, split="heldout")
+    for seed in range(-(-count // 96)):
+        for half in compose_halves(packs, predictor.device, clips=16, seed=seed):
+            yield from (frame for clip in half for frame in clip.frames)
+
+
+def long_video(folder: Path, hours: float, like: EncodedVideo, scratch: Path) -> EncodedVideo:
+    """A video of that length."""
+    clip, books = int((folder / "clip.txt").read_text()), np.load(folder / "codewords.npy", mmap_mode="r")
+    random, count = np.random.default_rng(0), max(clip, round(hours * 3600 * FPS / STRETCH))
+    others = np.arange(clip, len(books)) if len(books) > clip else np.arange(clip)
+    rounds = -(-count // len(others))
+    order = np.concatenate([random.permutation(others) for _ in range(rounds)])[:count]
+    place = int(0.7 * (count - clip))
+    order[place : place + clip] = np.arange(clip)
+    memory = RegionMemory(scratch / "memory")
+    for stretch, one in enumerate(order):
+        words = books[one] + random.normal(0, CHANGE, books[one].shape)
+        memory.add(stretch * PHASES, np.clip(words.round(), -127, 127).astype(np.int8))
+    index = np.arange(count * STRETCH)
+    video = replace(like.video, frame_index=index, time_s=index / FPS, sample_fps=FPS)
+    store = Repeated(folder / "footage", order)
+    return replace(like, video=video, store=store, reading=None, memory=memory)
+
+
+def ask(options: argparse.Namespace, folder: Path, hours: float) -> Cost:
+    localizer = Localizer.from_pretrained(options.model, device=options.device, cache=folder / "cache")
+    truth = demo.load_truth()
+    query = Query.from_image(demo.QUERY, box=truth.query_box)
+    with tempfile.TemporaryDirectory() as scratch:
+        like = localizer.encode(Video.open(demo.CLIP))
+        video = long_video(folder, hours, like, Path(scratch))
+        memory_bytes = sum(file.stat().st_size for file in (Path(scratch) / "memory").iterdir())
+        result = localizer.ask(query, video)
+        laps = [timed(localizer, query, video) for _ in range(ASKED)]
+    shortlist_s, look_s, decode_s, total_s = np.median([lap[:4] for lap in laps], axis=0).tolist()
+    track, store, clip = result.track, video.store, int((folder / "clip.txt").read_text())
+    assert isinstance(store, Repeated)
+    found = isinstance(track, ResponseTrack) and bool(store.order[track.start // STRETCH] < clip)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return Cost(hours, shortlist_s, look_s, decode_s, total_s, int(laps[0][4]), memory_bytes, peak, found)
+
+
+def timed(localizer: Localizer, query: Query, video: EncodedVideo) -> tuple[float, float, float, float, int]:
+    """Seconds of the parts of a question and of the whole, and how many samples were decoded."""
+    search = QuerySearch(
+        query=localizer.predictor.prepare(query),
+        video=video,
+        predictor=localizer.predictor,
+        config=localizer.config.search,
+        temporal=localizer.config.temporal,
+    )
+    start = time.perf_counter()
+    search.shortlist()
+    listed = time.perf_counter()
+    search.coarse_scores()
+    looked = time.perf_counter()
+    answer = localizer.ask(query, video)
+    total_s = time.perf_counter() - looked
+    shortlist_s, look_s = listed - start, looked - listed - (listed - start)
+    decoded = int(np.count_nonzero(answer.curve.raw))
+    return shortlist_s, look_s, total_s - shortlist_s - look_s, total_s, decoded
+
+
+def plot(costs: Sequence[Cost], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    hours = [cost.hours for cost in costs]
+    below = np.zeros(len(costs))
+    for name in ("shortlist", "look", "decode"):
+        seconds = np.array([getattr(cost, f"{name}_s") for cost in costs])
+        left.fill_between(hours, below, below + seconds, label=name, alpha=0.7)
+        below += seconds
+    left.axhline(1, color="black", linewidth=0.8, linestyle=":")
+    left.set(xscale="log", xlabel="hours of video", ylabel="seconds of a question", ylim=(0, None))
+    left.legend(loc="upper left")
+    right.plot(hours, [cost.memory_bytes / 1e6 for cost in costs], "o-", label="memory on disk")
+    right.plot(hours, [cost.peak_bytes / 1e6 for cost in costs], "s-", label="process, at most")
+    right.set(xscale="log", yscale="log", xlabel="hours of video", ylabel="MB")
+    right.legend()
+    figure.savefig(path, dpi=110)
+
+
+if __name__ == "__main__":
+    main()

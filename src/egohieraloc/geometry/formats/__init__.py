@@ -1,0 +1,1 @@
+"""Camera poses of other programs and devices: one file per format."""

@@ -1,0 +1,169 @@
+"""What is remembered of a video for ever: some descriptors of each stretch, enough to know where to look.
+
+The cells of a sample fall into regions (k-means on unit vectors), and those of a chunk's samples that look
+alike share a codeword. A query is a few prototypes of its foreground; a stretch is as similar to it as its
+best codeword is to the best prototype. Codewords lie in one file, where their chunk's number says, and a
+manifest to which lines are only ever added tells which are there. A line whose writing was cut short is no
+line; codewords that do not match their line's checksum are not there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from egohieraloc.errors import OutputError
+from egohieraloc.files import atomic_path
+from egohieraloc.inference.chunks import PHASES
+
+FORMAT = 1
+REGIONS = 64  # of a sample
+CODEWORDS = 256  # of a chunk
+PROTOTYPES = 16  # of a query
+ROUNDS = 6
+BLOCK = 64  # chunks compared at a time
+LINE = re.compile(rb"(\d+) ([0-9a-f]{8})")
+Vectors = NDArray[np.float32]
+Codes = NDArray[np.int8]
+
+
+def codebook(match: Codes) -> Codes:
+    """Codewords (CODEWORDS, D), times 127, of samples with descriptors (N, D, h, w)."""
+    cells = _unit(match.reshape(*match.shape[:2], -1).transpose(0, 2, 1).astype(np.float32))
+    regions = k_means(cells, REGIONS).reshape(1, -1, match.shape[1])
+    words: Codes = np.round(k_means(regions, CODEWORDS)[0] * 127).astype(np.int8)
+    return words
+
+
+def prototypes(tokens: Vectors) -> Vectors:
+    """Unit vectors (at most PROTOTYPES, D) that stand for a query's tokens (n, D)."""
+    centres: Vectors = k_means(_unit(tokens)[None], min(PROTOTYPES, len(tokens)))[0]
+    return centres
+
+
+def k_means(vectors: Vectors, count: int) -> Vectors:
+    """Centres (B, count, D) of unit vectors (B, n, D), unit vectors too. Some repeat where count > n."""
+    centres = vectors[:, np.linspace(0, vectors.shape[1] - 1, count).round().astype(np.intp)]
+    for _ in range(ROUNDS):
+        nearest = (vectors @ centres.transpose(0, 2, 1)).argmax(2)
+        member = nearest[:, None] == np.arange(count)[:, None]  # (B, count, n)
+        sums = member.astype(np.float32) @ vectors
+        empty = np.linalg.norm(sums, axis=2, keepdims=True) < 1e-6
+        centres = np.where(empty, centres, _unit(sums))
+    return centres
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-6), np.float32)
+
+
+class RegionMemory:
+    """Codewords of the sparse chunks of one video."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._manifest, self._codewords = folder / "manifest.txt", folder / "codewords.int8"
+        self._read_at: tuple[int, int] | None = None  # inode and size of the manifest when it was read
+        self._checks: dict[int, int] = {}  # by chunk number
+        self._width = 0  # D
+
+    @classmethod
+    def of(cls, cache: Path, key: str) -> RegionMemory:
+        """The memory with that key: see `FeatureStore.of`."""
+        return cls(cache / f"memory-{FORMAT}-{key}")
+
+    def has(self, number: int) -> bool:
+        """Whether a chunk is remembered; only the manifest is read."""
+        self._read_manifest()
+        return number in self._checks
+
+    def add(self, number: int, words: Codes) -> None:
+        """Remember the codewords (CODEWORDS, D) of a chunk."""
+        self._read_manifest()
+        try:
+            if self._width != words.shape[1]:
+                self._begin(words.shape[1])
+            data = np.ascontiguousarray(words).tobytes()
+            with _opened(self._codewords, os.O_RDWR | os.O_CREAT) as file:
+                os.pwrite(file, data, number // PHASES * len(data))
+            # It begins with the end of a line: that of one whose writer was killed, or an empty one.
+            line = f"\n{number} {zlib.crc32(data):08x}\n".encode()
+            with _opened(self._manifest, os.O_WRONLY | os.O_APPEND) as file:
+                os.write(file, line)
+                status = os.fstat(file)
+            if self._read_at == (status.st_ino, status.st_size - len(line)):  # nobody else added anything
+                self._read_at = (status.st_ino, status.st_size)
+                self._checks[number] = zlib.crc32(data)
+        except OSError as error:
+            raise OutputError(f"Cannot write to {self.folder}: {error}. Is the disk full?") from error
+
+    def flush(self) -> None:
+        """Make what was added survive a power cut."""
+        for path in (self._codewords, self._manifest):
+            with suppress(OSError), _opened(path, os.O_RDWR) as file:
+                os.fsync(file)
+
+    def similarity(self, prototypes: Vectors, numbers: Sequence[int]) -> Vectors:
+        """How similar each chunk's best codeword is to the best prototype, in [-1, 1]; not a number where a
+        chunk is not remembered. The numbers are those of consecutive sparse chunks."""
+        self._read_manifest()
+        if not self._checks or not len(numbers):
+            return np.full(len(numbers), np.nan, np.float32)
+        blocks = [numbers[start : start + BLOCK] for start in range(0, len(numbers), BLOCK)]
+        columns = np.ascontiguousarray(prototypes.T / 127, np.float32)
+        with _opened(self._codewords, os.O_RDONLY) as file, ThreadPoolExecutor(os.cpu_count()) as pool:
+            return np.concatenate(list(pool.map(lambda block: self._best(file, block, columns), blocks)))
+
+    def _best(self, file: int, numbers: Sequence[int], columns: Vectors) -> Vectors:
+        size = CODEWORDS * self._width
+        data = os.pread(file, len(numbers) * size, numbers[0] // PHASES * size)
+        words = np.frombuffer(data.ljust(len(numbers) * size, b"\0"), np.int8).reshape(len(numbers), -1)
+        best = (words.reshape(-1, self._width).astype(np.float32) @ columns).reshape(len(numbers), -1).max(1)
+        sound = [zlib.crc32(row.data) == self._checks.get(n) for n, row in zip(numbers, words, strict=True)]
+        return np.where(sound, best, np.float32(np.nan))
+
+    def _begin(self, width: int) -> None:
+        """A new manifest, for descriptors of that width."""
+        with atomic_path(self._manifest) as temporary:
+            temporary.write_bytes(_header(width))
+        self._read_manifest()
+
+    def _read_manifest(self) -> None:
+        """Look whether anything was added, here or by another process."""
+        try:
+            status = self._manifest.stat()
+            if (status.st_ino, status.st_size) == self._read_at:
+                return
+            content = self._manifest.read_bytes()
+        except FileNotFoundError:
+            content, status = b"", None
+        # What follows the last end of a line is still being written.
+        header, *lines = content.split(b"\n")[:-1] or [b""]
+        numbers = re.fullmatch(rb"egohieraloc-memory (\d+) (\d+) (\d+)", header)
+        self._width = int(numbers[3]) if numbers and header + b"\n" == _header(int(numbers[3])) else 0
+        found = filter(None, map(LINE.fullmatch, lines if self._width else ()))
+        self._checks = {int(line[1]): int(line[2], 16) for line in found}
+        self._read_at = (status.st_ino, len(content)) if status else None
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    """A file descriptor, closed at the end."""
+    file = os.open(path, flags, 0o666)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _header(width: int) -> bytes:
+    return f"egohieraloc-memory {FORMAT} {CODEWORDS} {width}\n".encode()

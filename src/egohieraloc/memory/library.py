@@ -1,0 +1,214 @@
+"""The library: many videos with wall-clock times, asked as one.
+
+    memory = Memory.open("my_memory")
+    memory.add("kitchen.mp4")
+    memory.objects.save("keys", Query.of_views(front, back))
+    print(memory.ask("keys").summary)
+
+A folder holds one: the catalogue (small, kept for ever), features/ (large, a cache: what was thrown out is
+made again from the video) and recordings/ (what `egohieraloc watch` has recorded). Users' videos stay where
+they are and are never changed. Any number of processes may use a memory at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, tzinfo
+from functools import cached_property
+from pathlib import Path
+
+from filelock import FileLock
+
+from egohieraloc.errors import VideoError
+from egohieraloc.inference.encoded import EncodedVideo
+from egohieraloc.localize import Localizer
+from egohieraloc.memory.asking import MemoryAnswer, VideoAnswer, ask_all
+from egohieraloc.memory.shelf import Shelf
+from egohieraloc.memory.thumbnails import slots, to_jpeg, watched
+from egohieraloc.memory.values import Sighting, VideoEntry
+from egohieraloc.memory.videos import Known, Videos
+from egohieraloc.memory.wall_clock import Start, aware, start_of
+from egohieraloc.progress import Progress, no_progress
+from egohieraloc.query import Query
+from egohieraloc.types import Rgb, SampledVideo
+from egohieraloc.video.reader import Video
+
+GLIMPSES = 1  # of a video that is gone: the stretch that looks most like the query
+KEPT_AT_ONCE = 16  # thumbnails in one change of the catalogue
+
+
+class Memory(Shelf):
+    """Videos, saved objects, questions and answers in a folder; see `Memory.open`."""
+
+    def __init__(
+        self, folder: str | Path, localizer: Localizer | None = None, *, create: bool = True
+    ) -> None:
+        self._given = localizer
+        super().__init__(folder, create=create)
+
+    @classmethod
+    def open(cls, folder: str | Path, *, localizer: Localizer | None = None, create: bool = True) -> Memory:
+        """The memory in a folder; with `create` a new one where there is none.
+
+        localizer: reads and asks the videos, by default the one that ships; it is loaded when first needed.
+        """
+        return cls(folder, localizer, create=create)
+
+    @cached_property
+    def localizer(self) -> Localizer:
+        return self._given or Localizer.from_pretrained(cache=self.cache)
+
+    def add(
+        self,
+        video: Video | str | Path,
+        *,
+        start: datetime | None = None,
+        zone: tzinfo | None = None,
+        camera: str | None = None,
+        progress: Progress = no_progress,
+    ) -> VideoEntry:
+        """Add a video; one that is known is found by its content, and a stopped addition goes on.
+
+        start: when it began, instead of what its name, container or date say; `zone`: of times without one.
+        """
+        opened = video if isinstance(video, Video) else Video.open(video)
+        with self._turn(opened.content_hash):
+            entry = self.begin(opened, start=start, zone=zone, camera=camera)
+            if not entry.ready:
+                self._read(entry, opened, progress)
+        return self.videos.get(entry.id)
+
+    def begin(
+        self,
+        video: Video,
+        *,
+        start: datetime | None = None,
+        zone: tzinfo | None = None,
+        camera: str | None = None,
+    ) -> VideoEntry:
+        """Note a video in the catalogue without reading it; see `add`."""
+        entry = self.knows(video)
+        if entry is None:
+            began = start_of(video, start, zone=zone)
+            new = VideoEntry(
+                "", video.content_hash, video.source, video.info, video.duration_s, began, camera=camera
+            )
+            return self.videos.begin(new)
+        if start is not None:
+            return self.videos.set_start(entry, Start(aware(start, zone), "given"))
+        return entry
+
+    def knows(self, video: Video) -> VideoEntry | None:
+        """The entry of a video that was added before, wherever its file was then."""
+        entry = self.videos.with_content(video.content_hash)
+        if entry is not None and not entry.exists:
+            entry = self.videos.moved(entry, video.source)
+        return entry
+
+    def ask(
+        self,
+        query: Query | str,
+        *,
+        until: datetime | None = None,
+        videos: Iterable[VideoEntry | str] | None = None,
+        progress: Progress = no_progress,
+    ) -> MemoryAnswer:
+        """Where was this last seen, anywhere? The answer equals the latest of the videos' own answers.
+
+        query: a query, or the name of a saved object; until: the query time, by the wall clock; videos: only
+        these (entries, ids or paths). The question and its answer are kept in `questions`.
+        """
+        object_id = self.objects.id_of(query) if isinstance(query, str) else None
+        sought = self.objects[query] if isinstance(query, str) else query
+        until = None if until is None else aware(until)
+        chosen = self.list() if videos is None else [self.find(video) for video in videos]
+        answer = ask_all(
+            [entry for entry in chosen if entry.ready],
+            lambda entry, until_s: self._ask(sought, entry, until_s, progress),
+            until=until,
+            progress=progress,
+        )
+        return replace(answer, question=self.questions.keep(sought, answer, object_id, until))
+
+    def encoded(self, entry: VideoEntry) -> EncodedVideo | None:
+        """What is known of a video, without opening it; None where another network made it."""
+        known = self.videos.known(entry)
+        if known.model != self._model:
+            return None
+        return self.localizer.reopen(known.video, known.store)
+
+    @property
+    def cache(self) -> Path:
+        """Where features are: in the folder, or where the given Localizer keeps them."""
+        return super().cache if self._given is None else self._given.cache
+
+    @property
+    def _model(self) -> str:
+        return self.localizer.weights.features_fingerprint
+
+    def _ask(self, query: Query, entry: VideoEntry, until_s: float | None, progress: Progress) -> VideoAnswer:
+        """What one video answers; where it would have to be read again and is gone, what it is remembered
+        by."""
+        encoded = self.encoded(entry)
+        if encoded is None:
+            if not entry.exists:
+                return ()
+            encoded = self._read(entry, Video.reopen(entry.source), progress)
+        searched = before(encoded, until_s)
+        try:
+            return self.localizer.ask(query, searched, progress=progress)
+        except VideoError:
+            if entry.exists:
+                raise
+        glimpses = self.localizer.recall(query, searched, most=GLIMPSES)
+        return tuple(Sighting(entry, g.start_s, g.end_s, g.similarity, None) for g in glimpses)
+
+    def _read(self, entry: VideoEntry, video: Video, progress: Progress) -> EncodedVideo:
+        """Encode a video, or what is missing of it, and keep thumbnails of what is decoded."""
+        thumbnails = _Thumbnails(self.videos, entry, video.sampled(self.localizer.config.search.fps))
+        encoded = self.localizer.encode(watched(video, thumbnails.see), progress=progress)
+        thumbnails.finish(video)
+        sampled = replace(encoded.video, source=replace(video.source, start=entry.start.time))
+        self.videos.finish(entry.id, Known(sampled, encoded.store.key, self._model))
+        return replace(encoded, video=sampled)
+
+    def _turn(self, content: str) -> FileLock:
+        """Two processes that add the same video take turns; the second finds it done."""
+        locks = self.folder / "locks"
+        locks.mkdir(exist_ok=True)
+        return FileLock(str(locks / f"{content[:2]}.lock"))
+
+
+class _Thumbnails:
+    """Keeps a thumbnail of every slot while a video is read."""
+
+    def __init__(self, videos: Videos, entry: VideoEntry, sampled: SampledVideo) -> None:
+        self._videos, self._id = videos, entry.id
+        self._times_s = dict(zip(sampled.frame_index.tolist(), sampled.time_s.tolist(), strict=True))
+        there = videos.thumbnail_slots(entry.id)
+        self._wanted = {frame: slot for frame, slot in slots(sampled).items() if slot not in there}
+        self._made: list[tuple[int, float, bytes]] = []
+
+    def see(self, index: int, rgb: Rgb) -> None:
+        slot = self._wanted.pop(index, None)
+        if slot is not None:
+            self._made.append((slot, self._times_s[index], to_jpeg(rgb)))
+            if len(self._made) >= KEPT_AT_ONCE:
+                self._keep()
+
+    def finish(self, video: Video) -> None:
+        """Also those of frames that were not decoded this time."""
+        for frame in video.frames(sorted(self._wanted)):
+            self.see(frame.index, frame.rgb)
+        self._keep()
+
+    def _keep(self) -> None:
+        self._videos.add_thumbnails(self._id, self._made)
+        self._made = []
+
+
+def before(encoded: EncodedVideo, until_s: float | None) -> EncodedVideo:
+    """What was seen before the query time; all of a video that ended by then."""
+    ended = until_s is None or until_s > encoded.time_s[-1:].max(initial=0.0)
+    return encoded if ended else encoded.until(until_s)

@@ -1,0 +1,142 @@
+"""Questions and answers, kept: what was asked, what was found, and the whole answer to be shown again."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from datetime import UTC, datetime
+
+from egohieraloc.errors import DataError
+from egohieraloc.memory.asking import MemoryAnswer
+from egohieraloc.memory.catalogue import Catalogue, from_us, to_us
+from egohieraloc.memory.thumbnails import to_jpeg
+from egohieraloc.memory.values import Question, Sighting
+from egohieraloc.memory.videos import ENTRY, entry_of
+from egohieraloc.memory.views import read_views, write_views
+from egohieraloc.query import Query
+from egohieraloc.result import Result
+from egohieraloc.types import Box
+
+ASKED = """
+SELECT questions.*, name FROM questions LEFT JOIN objects ON objects.id = object_id
+"""
+SEEN = f"""
+SELECT sightings.*, {", ".join(f"videos.{name.strip()}" for name in ENTRY.split(",") if name.strip() != "id")}
+FROM sightings JOIN videos ON videos.id = video_id
+"""
+
+
+class Questions:
+    """Reads and writes them."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def keep(self, query: Query, answer: MemoryAnswer, object_id: int | None, until: datetime | None) -> int:
+        """Keep a question and its answer; the number they are kept under."""
+        document = None
+        if answer.result is not None:
+            document = zlib.compress(json.dumps(answer.result.to_dict(), allow_nan=False).encode())
+        chosen = answer.sightings[0].video.id if answer.sightings else None
+        with self._catalogue.change() as db:
+            cursor = db.execute(
+                "INSERT INTO questions "
+                "(asked_us, object_id, until_us, found, message, thumbnail, video_id, document) "
+                "VALUES (?, ?, ?, ?, ?, ?, (SELECT id FROM videos WHERE id = ?), ?)",
+                (
+                    to_us(datetime.now(UTC)), object_id, None if until is None else to_us(until),
+                    answer.found, answer.summary, to_jpeg(query.crop), chosen, document,
+                ),
+            )  # fmt: skip
+            number = int(cursor.lastrowid or 0)
+            if object_id is None:
+                write_views(db, query, "question_id", number)
+            for sighting in (*answer.sightings, *answer.remembered):
+                sure = answer.found and sighting.box is not None
+                write_sighting(db, sighting, sure=sure, object_id=object_id, question_id=number)
+        return number
+
+    def all(self) -> list[Question]:
+        """The newest first."""
+        return [self._question(row) for row in self._catalogue.rows(f"{ASKED} ORDER BY questions.id DESC")]
+
+    def get(self, number: int) -> Question:
+        return self._question(self._row(number))
+
+    def thumbnail(self, number: int) -> bytes:
+        """What was looked for, as a small JPEG."""
+        return bytes(self._row(number)["thumbnail"])
+
+    def query(self, number: int) -> Query:
+        """What was looked for."""
+        row = self._row(number)
+        owner, owner_id = (
+            ("question_id", number) if row["object_id"] is None else ("object_id", row["object_id"])
+        )
+        views = self._catalogue.rows(f"SELECT * FROM views WHERE {owner} = ? ORDER BY id", owner_id)
+        if not views:
+            raise DataError(f"What question {number} looked for was removed from the memory.")
+        return read_views(views)
+
+    def result(self, number: int) -> Result:
+        """The whole answer, as it was given."""
+        from egohieraloc.result_schema import ResultDocument
+
+        document = self._row(number)["document"]
+        if document is None:
+            raise DataError(f"Question {number} has no answer to show, or its video was removed.")
+        value = ResultDocument.model_validate(json.loads(zlib.decompress(document)))
+        return Result.from_document(value, self.query(number))
+
+    def remove(self, number: int) -> None:
+        self._row(number)
+        with self._catalogue.change() as db:
+            db.execute("DELETE FROM questions WHERE id = ?", (number,))
+
+    def _row(self, number: int) -> sqlite3.Row:
+        row = self._catalogue.row(f"{ASKED} WHERE questions.id = ?", number)
+        if row is None:
+            raise DataError(f"There is no question {number} in the memory.")
+        return row
+
+    def _question(self, row: sqlite3.Row) -> Question:
+        seen = self._catalogue.rows(f"{SEEN} WHERE question_id = ? ORDER BY sightings.id", row["id"])
+        return Question(
+            id=row["id"],
+            asked_at=from_us(row["asked_us"]),
+            object_name=row["name"],
+            until=None if row["until_us"] is None else from_us(row["until_us"]),
+            message=row["message"],
+            sightings=tuple(sighting_of_row(each) for each in seen),
+            found=bool(row["found"]),
+        )
+
+
+def write_sighting(
+    db: sqlite3.Connection,
+    sighting: Sighting,
+    *,
+    sure: bool,
+    object_id: int | None,
+    question_id: int | None = None,
+) -> None:
+    """Note a sighting, unless its video was removed meanwhile."""
+    shown = sighting.shown and json.dumps([sighting.shown[0], *sighting.shown[1].xyxy])
+    db.execute(
+        "INSERT INTO sightings "
+        "(video_id, object_id, question_id, sure, start_s, end_s, score, box, shown) "
+        "SELECT id, ?, ?, ?, ?, ?, ?, ?, ? FROM videos WHERE id = ?",
+        (
+            object_id, question_id, sure, sighting.start_s, sighting.end_s, sighting.score,
+            sighting.box and json.dumps(sighting.box.xyxy), shown, sighting.video.id,
+        ),
+    )  # fmt: skip
+
+
+def sighting_of_row(row: sqlite3.Row) -> Sighting:
+    entry = entry_of({**dict(row), "id": row["video_id"]})
+    box = Box(*json.loads(row["box"])) if row["box"] else None
+    time_s, *sides = json.loads(row["shown"]) if row["shown"] else (None,)
+    shown = None if time_s is None else (time_s, Box(*sides))
+    return Sighting(entry, row["start_s"], row["end_s"], row["score"], box, shown)

@@ -1,0 +1,76 @@
+"""What can be done with a memory without a network: list, show, save and forget."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from egohieraloc.errors import DataError
+from egohieraloc.memory.catalogue import FILE, Catalogue
+from egohieraloc.memory.objects import SavedObjects
+from egohieraloc.memory.questions import Questions
+from egohieraloc.memory.values import VideoEntry
+from egohieraloc.memory.videos import Videos
+
+
+class Shelf:
+    """The folder of a memory: its catalogue, and the files that belong to it."""
+
+    def __init__(self, folder: str | Path, *, create: bool = True) -> None:
+        self.folder = Path(folder).resolve()
+        if not create and not (self.folder / FILE).is_file():
+            raise DataError(f"There is no memory in {folder}. Make one: `egohieraloc memory add VIDEO`.")
+        self.catalogue = Catalogue(self.folder)
+        self.videos = Videos(self.catalogue)
+        self.objects = SavedObjects(self.catalogue)
+        self.questions = Questions(self.catalogue)
+        self._empty_trash()
+
+    @property
+    def cache(self) -> Path:
+        """Where features are."""
+        return self.folder / "features"
+
+    def list(self) -> list[VideoEntry]:
+        """All videos, by when they begin."""
+        return self.videos.all()
+
+    def find(self, video: VideoEntry | str | Path) -> VideoEntry:
+        """A video by its id, its path, or its name where only one has it."""
+        if isinstance(video, VideoEntry):
+            return video
+        name, entries = str(video), self.list()
+        for matching in (
+            [e for e in entries if e.id == name],
+            [e for e in entries if e.path == Path(name).absolute()],
+            [e for e in entries if e.path.name == name],
+        ):
+            if len(matching) == 1:
+                return matching[0]
+        raise DataError(f"The memory has no single video '{name}'. `memory list` gives ids, paths and names.")
+
+    def remove(self, video: VideoEntry | str | Path) -> None:
+        """Forget a video: its thumbnails, features and answers. A recording of a camera is deleted; a user's
+        own file stays."""
+        entry = self.find(video)
+        files = [entry.source.path] if entry.camera is not None else []
+        if entry.ready:
+            files += [str(path) for path in self.cache.glob(f"*-{self.videos.known(entry).store}")]
+        self.videos.remove(entry, files)
+        self._empty_trash()
+
+    def thumbnail(self, video: VideoEntry | str, time_s: float = 0.0) -> bytes | None:
+        """A small JPEG of a moment; it is there also when the video is not."""
+        return self.videos.thumbnail(video if isinstance(video, str) else video.id, time_s)
+
+    def _empty_trash(self) -> None:
+        """Delete the files of what was removed, also by a process that died before it could."""
+        for row in self.catalogue.rows("SELECT path FROM trash"):
+            path = Path(row["path"])
+            if self.catalogue.row("SELECT 1 FROM videos WHERE ? LIKE '%-' || store", path.name) is None:
+                shutil.rmtree(path, ignore_errors=True)
+                with suppress(OSError):
+                    path.unlink()
+            with self.catalogue.change() as db:
+                db.execute("DELETE FROM trash WHERE path = ?", (row["path"],))

@@ -1,0 +1,155 @@
+"""The videos of the catalogue: rows and values."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from egohieraloc.errors import DataError
+from egohieraloc.memory.catalogue import Catalogue, from_us, to_us
+from egohieraloc.memory.values import VideoEntry
+from egohieraloc.memory.wall_clock import Start
+from egohieraloc.types import SampledVideo, VideoInfo, VideoSource
+
+ID_BYTES = 8
+ENTRY = (
+    "id, content, path, folder_fps, width, height, fps, num_frames, duration_s, "
+    "start_us, start_offset_s, start_origin, camera, ready"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of a ready video besides its entry: the samples, and where their features are."""
+
+    video: SampledVideo
+    store: str  # the key of its features and of what is remembered of it
+    model: str  # fingerprint of the network that made them
+
+
+class Videos:
+    """Reads and writes them."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def all(self) -> list[VideoEntry]:
+        """By when they begin."""
+        rows = self._catalogue.rows(f"SELECT {ENTRY} FROM videos ORDER BY start_us, id")
+        return [entry_of(row) for row in rows]
+
+    def get(self, video_id: str) -> VideoEntry:
+        row = self._catalogue.row(f"SELECT {ENTRY} FROM videos WHERE id = ?", video_id)
+        if row is None:
+            raise DataError(f"The memory has no video {video_id}. `egohieraloc memory list` names them.")
+        return entry_of(row)
+
+    def with_content(self, content: str) -> VideoEntry | None:
+        row = self._catalogue.row(f"SELECT {ENTRY} FROM videos WHERE content = ?", content)
+        return None if row is None else entry_of(row)
+
+    def begin(self, entry: VideoEntry) -> VideoEntry:
+        """Note that a video is being added; the entry under its id, also where another process was first."""
+        entry = replace(entry, id=secrets.token_hex(ID_BYTES), ready=False)
+        offset = entry.start.time.utcoffset()
+        with self._catalogue.change() as db:
+            db.execute(
+                f"INSERT OR IGNORE INTO videos ({ENTRY}, added_us) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                (
+                    entry.id, entry.content, entry.source.path, entry.source.folder_fps, entry.info.width,
+                    entry.info.height, str(entry.info.fps), entry.info.num_frames, entry.duration_s,
+                    to_us(entry.start.time), round(offset.total_seconds()) if offset else 0,
+                    entry.start.origin, entry.camera, 0, to_us(datetime.now(UTC)),
+                ),
+            )  # fmt: skip
+        return self.with_content(entry.content) or entry
+
+    def finish(self, video_id: str, known: Known) -> None:
+        """All of it is known now."""
+        video = known.video
+        samples = zlib.compress(
+            video.frame_index.astype("<i8").tobytes() + video.time_s.astype("<f8").tobytes()
+        )
+        with self._catalogue.change() as db:
+            db.execute(
+                "UPDATE videos SET ready = 1, sample_fps = ?, samples = ?, store = ?, model = ? WHERE id = ?",
+                (video.sample_fps, samples, known.store, known.model, video_id),
+            )
+
+    def known(self, entry: VideoEntry) -> Known:
+        row = self._catalogue.row(
+            "SELECT sample_fps, samples, store, model FROM videos WHERE id = ? AND ready", entry.id
+        )
+        if row is None:
+            raise DataError(f"The video {entry.path} was removed from the memory, or is still being added.")
+        data = zlib.decompress(row["samples"])
+        half = len(data) // 2
+        index, time_s = np.frombuffer(data[:half], "<i8"), np.frombuffer(data[half:], "<f8")
+        source = replace(entry.source, start=entry.start.time)
+        sampled = SampledVideo(source, entry.info, row["sample_fps"], index.copy(), time_s.copy())
+        return Known(sampled, row["store"], row["model"])
+
+    def moved(self, entry: VideoEntry, source: VideoSource) -> VideoEntry:
+        """The same content was found elsewhere."""
+        with self._catalogue.change() as db:
+            db.execute("UPDATE videos SET path = ? WHERE id = ?", (source.path, entry.id))
+        return self.get(entry.id)
+
+    def set_start(self, entry: VideoEntry, start: Start) -> VideoEntry:
+        """It began at another time than was thought."""
+        offset = start.time.utcoffset()
+        with self._catalogue.change() as db:
+            db.execute(
+                "UPDATE videos SET start_us = ?, start_offset_s = ?, start_origin = ? WHERE id = ?",
+                (to_us(start.time), round(offset.total_seconds()) if offset else 0, start.origin, entry.id),
+            )
+        return self.get(entry.id)
+
+    def remove(self, entry: VideoEntry, files: Iterable[str]) -> None:
+        """Forget a video and what it answered. Its files are noted as trash in the same breath."""
+        with self._catalogue.change() as db:
+            db.execute("UPDATE questions SET document = NULL WHERE video_id = ?", (entry.id,))
+            db.execute("DELETE FROM videos WHERE id = ?", (entry.id,))
+            db.executemany("INSERT OR IGNORE INTO trash VALUES (?)", [(path,) for path in files])
+
+    def add_thumbnails(self, video_id: str, made: Iterable[tuple[int, float, bytes]]) -> None:
+        """Slot, time in seconds and JPEG of each."""
+        with self._catalogue.change() as db:
+            db.executemany(
+                "INSERT OR IGNORE INTO thumbnails VALUES (?,?,?,?)", [(video_id, *each) for each in made]
+            )
+
+    def thumbnail_slots(self, video_id: str) -> set[int]:
+        return {
+            row[0] for row in self._catalogue.rows("SELECT slot FROM thumbnails WHERE video_id = ?", video_id)
+        }
+
+    def thumbnail(self, video_id: str, time_s: float) -> bytes | None:
+        """The JPEG nearest to a moment."""
+        row = self._catalogue.row(
+            "SELECT jpeg FROM thumbnails WHERE video_id = ? ORDER BY abs(time_s - ?) LIMIT 1",
+            video_id,
+            time_s,
+        )
+        return None if row is None else bytes(row["jpeg"])
+
+
+def entry_of(row: sqlite3.Row | Mapping[str, Any]) -> VideoEntry:
+    return VideoEntry(
+        id=row["id"],
+        content=row["content"],
+        source=VideoSource(row["path"], row["folder_fps"]),
+        info=VideoInfo(row["width"], row["height"], Fraction(row["fps"]), row["num_frames"]),
+        duration_s=row["duration_s"],
+        start=Start(from_us(row["start_us"], row["start_offset_s"]), row["start_origin"]),
+        camera=row["camera"],
+        ready=bool(row["ready"]),
+    )

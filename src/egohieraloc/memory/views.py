@@ -1,0 +1,49 @@
+"""Reference images in the catalogue: those of a saved object, or of a question."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Literal
+
+import cv2
+import numpy as np
+
+from egohieraloc.errors import DataError
+from egohieraloc.query import Query
+from egohieraloc.types import Box, Bytes, Mask, Rgb
+
+Owner = Literal["object_id", "question_id"]
+
+
+def write_views(db: sqlite3.Connection, query: Query, owner: Owner, number: int) -> None:
+    """Add all views of a query to an object or a question."""
+    for view in query.views:
+        mask = None if view.mask is None else _to_png(view.mask.astype(np.uint8) * 255)
+        image = _to_png(cv2.cvtColor(view.image, cv2.COLOR_RGB2BGR))
+        db.execute(
+            f"INSERT INTO views ({owner}, image, mask, x1, y1, x2, y2, seen_at_s) VALUES (?,?,?,?,?,?,?,?)",
+            (number, image, mask, *view.box.xyxy, view.seen_at_s),
+        )
+
+
+def read_views(rows: Sequence[sqlite3.Row]) -> Query:
+    """The query of all views that the rows hold."""
+    return Query.of_views(*(_view(row) for row in rows))
+
+
+def _view(row: sqlite3.Row) -> Query:
+    mask: Mask | None = None if row["mask"] is None else _from_png(row["mask"], cv2.IMREAD_GRAYSCALE) >= 128
+    image: Rgb = cv2.cvtColor(_from_png(row["image"], cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+    return Query(image, Box(*(row[side] for side in ("x1", "y1", "x2", "y2"))), mask, row["seen_at_s"])
+
+
+def _to_png(pixels: Bytes) -> bytes:
+    return bytes(cv2.imencode(".png", pixels)[1].tobytes())
+
+
+def _from_png(data: bytes, flags: int) -> Bytes:
+    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    if pixels is None:
+        raise DataError("A reference image in the memory's catalogue is damaged. Save the object again.")
+    return np.asarray(pixels, np.uint8)

@@ -1,0 +1,102 @@
+"""Questions to a memory on their way: one process that holds it, one question after the other."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from egohieraloc.errors import EgoHieraLocError
+from egohieraloc.memory.shelf import Shelf
+from egohieraloc.progress import Progress
+from egohieraloc.query import Query
+from egohieraloc.types import Box
+from egohieraloc.web.memory_values import MemoryAsk
+from egohieraloc.web.process import OwnProcess
+from egohieraloc.web.values import QueryProgress
+
+if TYPE_CHECKING:
+    from egohieraloc.memory.library import Memory
+
+MAX_KEPT = 1000  # questions on their way and just answered
+
+
+class MemoryJobs:
+    """The memory of a server. `shelf` shows what is there; a process of its own answers questions."""
+
+    def __init__(self, folder: Path, make: Callable[[], Any]) -> None:
+        self.shelf = Shelf(folder)
+        self._process = OwnProcess(_Opened(folder, make))
+        self._worker = ThreadPoolExecutor(1, "memory")
+        self._changed = threading.Lock()
+        self._asks: dict[str, MemoryAsk] = {}
+
+    def ask(self, sought: Query | str, until: datetime | None, videos: list[str] | None) -> MemoryAsk:
+        """Put a question into the queue."""
+        entry = MemoryAsk(id=secrets.token_hex(8), status="waiting")
+        with self._changed:
+            for old in list(self._asks)[: max(0, len(self._asks) - MAX_KEPT)]:
+                del self._asks[old]
+            self._asks[entry.id] = entry
+        self._worker.submit(self._answer, entry, sought, until, videos)
+        return entry
+
+    def get(self, ask_id: str) -> MemoryAsk | None:
+        with self._changed:
+            return self._asks.get(ask_id)
+
+    def close(self) -> None:
+        self._worker.shutdown(wait=False, cancel_futures=True)
+        self._process.close()
+
+    def _answer(self, entry: MemoryAsk, *question: Any) -> None:
+        def report(stage: str, done: int, total: int) -> None:
+            now = QueryProgress(stage=stage, done=done, total=total)
+            self._put(entry.model_copy(update={"status": "running", "progress": now}))
+
+        try:
+            number = self._process.run(answer_question, *question, progress=report)
+        except EgoHieraLocError as error:
+            self._put(entry.model_copy(update={"status": "failed", "message": str(error)}))
+        else:
+            self._put(entry.model_copy(update={"status": "done", "question": number}))
+
+    def _put(self, entry: MemoryAsk) -> None:
+        with self._changed:
+            self._asks[entry.id] = entry
+
+
+class _Opened:
+    """Opens the memory with its Localizer; called in the process that answers."""
+
+    def __init__(self, folder: Path, make: Callable[[], Any]) -> None:
+        self._folder, self._make = folder, make
+
+    def __call__(self) -> Memory:
+        from egohieraloc.memory.library import Memory
+
+        return Memory.open(self._folder, localizer=self._make())
+
+
+def answer_question(
+    memory: Memory, progress: Progress, sought: Query | str, until: datetime | None, videos: list[str] | None
+) -> int | None:
+    """Ask; the number of the question. Runs in the process that holds the memory."""
+    return memory.ask(sought, until=until, videos=videos, progress=progress).question
+
+
+def read_views(tool: None, progress: Progress, images: list[bytes], boxes: list[Box | None]) -> Query:
+    """The query that some image files show. Runs in the process that touches the bytes of others."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        views = []
+        for number, (data, box) in enumerate(zip(images, boxes, strict=True)):
+            path = Path(folder) / str(number)
+            path.write_bytes(data)
+            views.append(Query.from_image(path, box=box))
+    return Query.of_views(*views)

@@ -1,0 +1,187 @@
+"""What can be asked over HTTP about a memory: its videos, saved objects, questions over all of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, File, Form, HTTPException, Query, Request, UploadFile
+from fastapi.responses import Response
+
+from egohieraloc import query as queries
+from egohieraloc.errors import QueryError
+from egohieraloc.memory.thumbnails import to_jpeg
+from egohieraloc.memory.values import VideoEntry
+from egohieraloc.memory.wall_clock import parse_time
+from egohieraloc.web.library import UnknownIdError
+from egohieraloc.web.memory_jobs import MemoryJobs, read_views
+from egohieraloc.web.memory_values import (
+    MemoryAsk,
+    MemoryObject,
+    MemoryQuestion,
+    MemoryVideo,
+    question_value,
+    video_value,
+)
+from egohieraloc.web.server import FRAME_LIMIT_S, ThisServer
+
+JPEG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {}}}}
+THUMBNAIL_PX = 192
+Images = Annotated[
+    list[UploadFile], File(description="Images of the object: crops, or with boxes whole photographs.")
+]
+Boxes = Annotated[
+    list[str], Form(description="x,y,w,h in pixels: one for each image, or an empty text for all of it.")
+]
+router = APIRouter(prefix="/memory")
+
+
+def _jobs_of(request: Request) -> MemoryJobs:
+    jobs: MemoryJobs = request.app.state.memory
+    return jobs
+
+
+ThisMemory = Annotated[MemoryJobs, Depends(_jobs_of)]
+
+
+@router.get("/videos")
+def list_videos(memory: ThisMemory) -> list[MemoryVideo]:
+    """All videos, by when they begin."""
+    return [video_value(entry) for entry in memory.shelf.list()]
+
+
+@router.delete("/videos/{video_id}", status_code=204)
+def remove_video(video_id: str, memory: ThisMemory) -> None:
+    """Forget a video and what it answered. A recording of a camera is deleted, any other file stays."""
+    memory.shelf.remove(_entry(memory, video_id))
+
+
+@router.get("/videos/{video_id}/thumbnail", response_class=Response, responses=JPEG)
+def get_thumbnail(
+    video_id: str, memory: ThisMemory, time_s: Annotated[float, Query(allow_inf_nan=False)] = 0.0
+) -> Response:
+    """A small image of a moment, also where the video itself is gone."""
+    jpeg = memory.shelf.thumbnail(video_id, time_s)
+    if jpeg is None:
+        raise UnknownIdError("There is no image of this video in the memory.")
+    return Response(jpeg, media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"})
+
+
+@router.get("/objects")
+def list_objects(memory: ThisMemory) -> list[MemoryObject]:
+    """The saved objects, by name."""
+    return [
+        MemoryObject(name=entry.name, views=entry.num_views, last_seen=entry.last_seen)
+        for entry in memory.shelf.objects
+    ]
+
+
+@router.post("/objects", status_code=201)
+def save_object(
+    name: Annotated[str, Form(max_length=200)],
+    images: Images,
+    memory: ThisMemory,
+    server: ThisServer,
+    boxes: Boxes = [],  # noqa: B006
+) -> MemoryObject:
+    """Save an object under a name, or add images to it."""
+    memory.shelf.objects.save(name, _views(server, images, boxes))
+    wanted = " ".join(name.split()).casefold()
+    return next(o for o in list_objects(memory) if o.name.casefold() == wanted)
+
+
+@router.delete("/objects/{name:path}", status_code=204)
+def remove_object(name: str, memory: ThisMemory) -> None:
+    """Forget an object and its images."""
+    _known_object(memory, name)
+    memory.shelf.objects.remove(name)
+
+
+@router.get("/objects/{name:path}/thumbnail", response_class=Response, responses=JPEG)
+def get_object_thumbnail(name: str, memory: ThisMemory) -> Response:
+    """The first image of an object."""
+    _known_object(memory, name)
+    return _shown(memory.shelf.objects[name])
+
+
+@router.post("/questions", status_code=201)
+def ask(
+    memory: ThisMemory,
+    server: ThisServer,
+    images: Images = [],  # noqa: B006
+    boxes: Boxes = [],  # noqa: B006
+    object_name: Annotated[str | None, Form(max_length=200)] = None,
+    until: Annotated[str | None, Form(max_length=100, description="Date and time; nothing after it.")] = None,
+    videos: Annotated[str | None, Form(max_length=100_000, description="Ids, by commas; else all.")] = None,
+) -> MemoryAsk:
+    """Ask where an object was last seen in all videos or some: a saved one, or one that images show."""
+    if object_name is not None:
+        _known_object(memory, object_name)
+    elif not images:
+        raise QueryError("Say what to look for: images, or object_name.")
+    sought = object_name if object_name is not None else _views(server, images, boxes)
+    chosen = [_entry(memory, part).id for part in videos.split(",")] if videos else None
+    return memory.ask(sought, parse_time(until) if until else None, chosen)
+
+
+@router.get("/asks/{ask_id}")
+def get_ask(ask_id: str, memory: ThisMemory) -> MemoryAsk:
+    """How far a question is."""
+    found = memory.get(ask_id)
+    if found is None:
+        raise UnknownIdError(f"There is no question {ask_id} on its way.")
+    return found
+
+
+@router.get("/questions")
+def list_questions(memory: ThisMemory) -> list[MemoryQuestion]:
+    """All questions that were answered, the newest first."""
+    return [question_value(question) for question in memory.shelf.questions.all()]
+
+
+@router.delete("/questions/{number}", status_code=204)
+def remove_question(number: int, memory: ThisMemory) -> None:
+    """Forget a question and its answer."""
+    _known_question(memory, number)
+    memory.shelf.questions.remove(number)
+
+
+@router.get("/questions/{number}/thumbnail", response_class=Response, responses=JPEG)
+def get_question_thumbnail(number: int, memory: ThisMemory) -> Response:
+    """What a question looked for."""
+    _known_question(memory, number)
+    return Response(memory.shelf.questions.thumbnail(number), media_type="image/jpeg")
+
+
+def _views(server: ThisServer, images: list[UploadFile], boxes: list[str]) -> queries.Query:
+    if len(images) > queries.MAX_VIEWS:
+        raise HTTPException(422, f"At most {queries.MAX_VIEWS} images are taken.")
+    if boxes and len(boxes) != len(images):
+        raise QueryError(f"Wanted a box for each image, got {len(boxes)} for {len(images)}.")
+    regions = [queries.parse_box(box) if box else None for box in boxes] or [None] * len(images)
+    read: queries.Query = server.checker.run(
+        read_views, [image.file.read() for image in images], regions, limit_s=FRAME_LIMIT_S
+    )
+    return read
+
+
+def _shown(query: queries.Query) -> Response:
+    return Response(
+        to_jpeg(query.crop, THUMBNAIL_PX), media_type="image/jpeg", headers={"cache-control": "no-cache"}
+    )
+
+
+def _entry(memory: MemoryJobs, video_id: str) -> VideoEntry:
+    found = [entry for entry in memory.shelf.list() if entry.id == video_id]
+    if not found:
+        raise UnknownIdError(f"There is no video {video_id} here. GET /memory/videos lists them.")
+    return found[0]
+
+
+def _known_object(memory: MemoryJobs, name: str) -> None:
+    if " ".join(name.split()) not in memory.shelf.objects:
+        raise UnknownIdError(f"No object is saved as '{name}'. GET /memory/objects lists them.")
+
+
+def _known_question(memory: MemoryJobs, number: int) -> None:
+    if memory.shelf.catalogue.row("SELECT 1 FROM questions WHERE id = ?", number) is None:
+        raise UnknownIdError(f"There is no question {number} here. GET /memory/questions lists them.")

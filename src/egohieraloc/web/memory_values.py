@@ -1,0 +1,119 @@
+"""What the server says of a memory. Times of day are ISO 8601 with the zone they were recorded in."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import AwareDatetime
+
+from egohieraloc.memory.values import Question, Sighting, VideoEntry
+from egohieraloc.result_schema import BoxXyxy
+from egohieraloc.web.values import QueryProgress, Value
+
+
+class MemoryVideo(Value):
+    """A video of the memory. `exists` tells whether its file is still there; the memory answers without."""
+
+    id: str
+    name: str
+    start: AwareDatetime
+    start_origin: str
+    duration_s: float
+    width: int
+    height: int
+    camera: str | None
+    ready: bool
+    exists: bool
+
+
+class MemorySighting(Value):
+    """An appearance of what was looked for.
+
+    `box` is where it was at the end, in pixels of the video; null: its video is gone and only a memory of
+    something like it is left. `shown_s` and `shown_box` are a moment that a thumbnail shows.
+    """
+
+    video: MemoryVideo
+    seen_from: AwareDatetime
+    seen_until: AwareDatetime
+    start_s: float
+    end_s: float
+    score: float
+    box: BoxXyxy | None
+    shown_s: float
+    shown_box: BoxXyxy | None
+
+
+class MemoryQuestion(Value):
+    """A question that was answered; where `found` the first sighting is the answer."""
+
+    id: int
+    asked_at: AwareDatetime
+    object_name: str | None
+    until: AwareDatetime | None
+    message: str
+    found: bool
+    sightings: list[MemorySighting]
+
+
+class MemoryObject(Value):
+    """A saved object."""
+
+    name: str
+    views: int
+    last_seen: AwareDatetime | None
+
+
+class MemoryAsk(Value):
+    """A question on its way; `question` is its number once it is done."""
+
+    id: str
+    status: Literal["waiting", "running", "done", "failed"]
+    progress: QueryProgress | None = None
+    message: str | None = None
+    question: int | None = None
+
+
+def video_value(entry: VideoEntry) -> MemoryVideo:
+    return MemoryVideo(
+        id=entry.id,
+        name=entry.path.name,
+        start=entry.start.time,
+        start_origin=entry.start.origin,
+        duration_s=entry.duration_s,
+        width=entry.info.width,
+        height=entry.info.height,
+        camera=entry.camera,
+        ready=entry.ready,
+        exists=entry.exists,
+    )
+
+
+def sighting_value(sighting: Sighting) -> MemorySighting:
+    return MemorySighting(
+        video=video_value(sighting.video),
+        seen_from=sighting.seen_from,
+        seen_until=sighting.seen_until,
+        start_s=sighting.start_s,
+        end_s=sighting.end_s,
+        score=sighting.score,
+        box=None if sighting.box is None else sighting.box.xyxy,
+        shown_s=sighting.shown[0] if sighting.shown else sighting.end_s,
+        shown_box=sighting.shown[1].xyxy if sighting.shown else None,
+    )
+
+
+def question_value(question: Question) -> MemoryQuestion:
+    """Names instead of paths: where files lie is nobody's business."""
+    message = question.message
+    for sighting in question.sightings:
+        message = message.replace(str(sighting.video.path), sighting.video.path.name)
+    return MemoryQuestion(
+        id=question.id,
+        asked_at=question.asked_at,
+        object_name=question.object_name,
+        until=question.until,
+        message=message,
+        found=question.found,
+        sightings=[sighting_value(sighting) for sighting in question.sightings],
+    )

@@ -1,0 +1,209 @@
+// The library: all videos by date, a question to all or some of them, saved objects, answers over days.
+import { dayName, recorded, showDays, timeOfDay } from "./timeline.js";
+import { byId, clock, draw, legend, make } from "./tools.js";
+import { call } from "./requests.js";
+import { Views } from "./views.js";
+import { fill } from "./rows.js";
+import { percent } from "./words.js";
+
+const LOOK_EVERY_MS = 400, LIST_EVERY_MS = 15_000;
+const STAGES = { videos: "Videos", encode: "Reading a video", look: "Searching", decode: "Searching closely", follow: "Tracking" };
+const state = { videos: [], chosen: new Set(), question: null };
+const views = new Views(byId("views"), showViews);
+
+const tried = (act) => async (...words) => {
+  byId("trouble").hidden = true;
+  try {
+    return await act(...words);
+  } catch (error) {
+    byId("trouble").textContent = error.message;
+    byId("trouble").hidden = false;
+    return null;
+  }
+};
+
+const thumbnail = (video, time_s = 0) => `/memory/videos/${video.id}/thumbnail?time_s=${time_s.toFixed(2)}`;
+const when = (text) => `${dayName(recorded(text).day)}, ${timeOfDay(text)}`;
+
+function showViews() {
+  const some = views.entries.length > 0;
+  byId("ask").disabled = byId("save").disabled = !some;
+  byId("clear").hidden = !some;
+}
+
+async function listVideos() {
+  const videos = await call("GET", "/memory/videos");
+  if (JSON.stringify(videos) === JSON.stringify(state.videos) && videos.length) return; // what is clicked stays
+  state.videos = videos;
+  state.chosen = new Set([...state.chosen].filter((id) => state.videos.some((video) => video.id === id)));
+  byId("no-videos").hidden = state.videos.length > 0;
+  byId("videos").replaceChildren(...[...state.videos].reverse().map(shot));
+  showChosen();
+  showTimeline();
+}
+
+function shot(video) {
+  const box = make("input", { type: "checkbox", "aria-label": `Ask only chosen videos: ${video.name}` });
+  box.checked = state.chosen.has(video.id);
+  box.addEventListener("change", () => {
+    if (box.checked) state.chosen.add(video.id);
+    else state.chosen.delete(video.id);
+    showChosen();
+  });
+  const notes = [clock(video.duration_s), video.camera && `camera ${video.camera}`, !video.ready && "being added",
+    !video.exists && "the file is gone", video.start_origin === "file date" && "time from the file's date"].filter(Boolean);
+  const image = video.ready ? make("img", { src: thumbnail(video), alt: "", loading: "lazy" }) : make("span", { class: "none" });
+  const text = make("span", {}, make("b", {}, when(video.start)), make("span", { class: "title" }, video.name), make("span", { class: "quiet" }, notes.join(" · ")));
+  const cross = make("button", { type: "button", class: "remove", "aria-label": `Remove ${video.name}` }, "✕");
+  cross.addEventListener("click", tried(() => removeVideo(video)));
+  return make("li", { "data-id": video.id }, make("label", {}, box, image, text), cross);
+}
+
+function showChosen() {
+  const count = state.chosen.size;
+  byId("chosen-words").hidden = !state.videos.length;
+  byId("chosen-words").textContent = count ? `${count} of ${state.videos.length} are asked.` : "All are asked, unless you choose some.";
+}
+
+async function removeVideo(video) {
+  const also = video.camera ? "The recording is deleted." : "Your file stays where it is.";
+  if (!confirm(`Forget ${video.name} and what it answered? ${also}`)) return;
+  await call("DELETE", `/memory/videos/${video.id}`);
+  if (state.question?.sightings.some((sighting) => sighting.video.id === video.id)) showQuestion(null);
+  await Promise.all([listVideos(), listQuestions()]);
+}
+
+async function listObjects() {
+  const objects = await call("GET", "/memory/objects");
+  byId("no-objects").hidden = objects.length > 0;
+  fill(byId("objects"), objects.map(({ name, views: count, last_seen }) => ({
+    id: name, image: `/memory/objects/${encodeURIComponent(name)}/thumbnail`, title: name,
+    note: `${count} image${count === 1 ? "" : "s"}${last_seen ? `, last seen ${when(last_seen)}` : ""}`, current: false,
+    open: tried(() => ask(name)), remove: { label: `Forget ${name}`, act: tried(() => removeObject(name)) },
+  })));
+}
+
+async function removeObject(name) {
+  if (!confirm(`Forget ${name} and its images?`)) return;
+  await call("DELETE", `/memory/objects/${encodeURIComponent(name)}`);
+  await listObjects();
+}
+
+async function saveObject() {
+  const name = prompt("Save under which name?");
+  if (!name) return;
+  const form = new FormData();
+  form.append("name", name);
+  views.fill(form);
+  await call("POST", "/memory/objects", form);
+  await listObjects();
+}
+
+async function listQuestions() {
+  const questions = await call("GET", "/memory/questions");
+  byId("questions-card").hidden = !questions.length;
+  fill(byId("questions"), questions.map((question) => ({
+    id: String(question.id), image: `/memory/questions/${question.id}/thumbnail`, title: title(question),
+    note: `${question.object_name ? `${question.object_name}, ` : ""}asked ${when(question.asked_at)}`,
+    current: question.id === state.question?.id, open: tried(() => showQuestion(question)),
+    remove: { label: `Forget question ${question.id}`, act: tried(() => removeQuestion(question)) },
+  })));
+  return questions;
+}
+
+async function removeQuestion(question) {
+  await call("DELETE", `/memory/questions/${question.id}`);
+  if (state.question?.id === question.id) showQuestion(null);
+  await listQuestions();
+}
+
+const title = ({ found, sightings: [first] }) => (found && first ? when(first.seen_until) : found ? "Its video was removed" : "Not seen");
+
+async function ask(name = null) {
+  const form = new FormData();
+  if (name) form.append("object_name", name);
+  else views.fill(form);
+  if (byId("until").value) form.append("until", byId("until").value);
+  if (state.chosen.size) form.append("videos", [...state.chosen].join(","));
+  let entry = await call("POST", "/memory/questions", form);
+  showQuestion(null);
+  byId("answer-card").hidden = byId("bar").hidden = false;
+  while (entry.status === "waiting" || entry.status === "running") {
+    showProgress(entry);
+    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
+    entry = await call("GET", `/memory/asks/${entry.id}`);
+  }
+  byId("bar").hidden = true;
+  if (entry.status === "failed") throw new Error(entry.message);
+  const questions = await listQuestions();
+  showQuestion(questions.find((question) => question.id === entry.question));
+  await listObjects();
+}
+
+function showProgress({ status, progress }) {
+  const stage = progress && (STAGES[progress.stage] || progress.stage);
+  byId("answer-words").textContent = status === "waiting" || !progress ? "Getting ready …" : `${stage}, ${percent(progress.done / Math.max(1, progress.total))}`;
+  if (progress) byId("bar").value = progress.done / Math.max(1, progress.total);
+  else byId("bar").removeAttribute("value");
+}
+
+// Shows a question that was answered, or with null none.
+function showQuestion(question) {
+  state.question = question;
+  const sightings = question?.sightings || [];
+  byId("answer-card").hidden = !question;
+  byId("headline").textContent = !question ? "Where was it last seen, anywhere?" : question.found && sightings.length ? `Last seen on ${when(sightings[0].seen_until)}` : "Not seen";
+  byId("answer-words").textContent = question && !sightings.length ? question.message : "";
+  byId("shown").hidden = !sightings.length;
+  if (sightings.length) showSighting(sightings[0]);
+  fill(byId("sightings"), sightings.map((sighting, rank) => ({
+    id: `${question.id} ${rank}`, image: thumbnail(sighting.video, sighting.shown_s), title: when(sighting.seen_until),
+    note: `${!question.found || !sighting.box ? "perhaps" : rank ? "also" : "last"} in ${sighting.video.name}`, current: rank === 0,
+    open: () => showSighting(sighting),
+  })));
+  for (const row of byId("questions").children) row.querySelector(".row").setAttribute("aria-current", row.dataset.id === String(question?.id));
+  showTimeline();
+}
+
+function showSighting(sighting) {
+  const { video, shown_box: box } = sighting;
+  byId("shown-image").src = thumbnail(video, sighting.shown_s);
+  byId("shown-image").alt = `${video.name} at ${timeOfDay(sighting.seen_until)}`;
+  byId("shown-marks").setAttribute("viewBox", `0 0 ${video.width} ${video.height}`);
+  const sides = box && { x: box[0], y: box[1], width: box[2] - box[0], height: box[3] - box[1] };
+  byId("shown-marks").replaceChildren(...(box ? ["halo", "mark"] : []).map((kind) => draw("rect", { class: kind, ...sides })));
+  const gone = video.exists ? "" : " The file is gone; this is from memory.";
+  byId("answer-words").textContent =
+    `${dayName(recorded(sighting.seen_from).day)}, ${timeOfDay(sighting.seen_from)} – ${timeOfDay(sighting.seen_until)}, in ${video.name} ` +
+    `from ${clock(sighting.start_s)} to ${clock(sighting.end_s)}, ${sighting.box ? "confidence" : "unverified, similarity"} ${sighting.score.toFixed(2)}.${gone}`;
+  for (const row of byId("sightings").children) {
+    const index = Number(row.dataset.id.split(" ")[1]);
+    row.querySelector(".row").setAttribute("aria-current", state.question.sightings[index] === sighting);
+  }
+}
+
+function showTimeline() {
+  const sightings = state.question?.sightings || [];
+  byId("days-card").hidden = !state.videos.length;
+  showDays(byId("days"), state.videos, sightings, showSighting);
+  const entries = [["var(--line)", "recorded"]];
+  if (sightings.length) entries.push(["var(--accent)", state.question.found ? "last seen" : "perhaps seen"]);
+  if (sightings.length > 1) entries.push(["var(--other)", "other sightings"]);
+  byId("days-legend").replaceChildren(...legend(entries));
+}
+
+byId("image-files").addEventListener("change", tried(async (event) => {
+  const files = [...event.target.files];
+  event.target.value = "";
+  for (const file of files) await views.add(file);
+}));
+byId("clear").addEventListener("click", () => views.clear());
+byId("ask").addEventListener("click", tried(() => ask()));
+byId("save").addEventListener("click", tried(saveObject));
+addEventListener("dragover", (event) => event.preventDefault());
+addEventListener("drop", tried(async (event) => {
+  event.preventDefault();
+  for (const file of event.dataTransfer.files) await views.add(file);
+}));
+await tried(() => Promise.all([listVideos(), listObjects(), listQuestions()]))();
+setInterval(() => listVideos().catch(() => {}), LIST_EVERY_MS); // a camera may be recording

@@ -1,0 +1,144 @@
+"""`egohieraloc memory` and `watch` as a user types them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from egohieraloc.images import write_image
+from egohieraloc.result_schema import ResultDocument
+from untrained import run_command, untrained_model
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "memory"))
+from recordings import image, write_recording
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("memory-cli")
+    untrained_model(folder)
+    (folder / "videos").mkdir()
+    write_recording(folder / "videos" / "20260311_120000.mp4", 1, seconds=1)
+    write_recording(folder / "videos" / "20260312_101530.mp4", 2, seconds=1)
+    write_image(folder / "front.png", image(1, 0)[10:40, :30])
+    write_image(folder / "scene.png", image(2, 3))
+    (folder / "videos" / "cut.mp4").write_bytes(b"cut")
+    (folder / "none").mkdir()
+    return folder
+
+
+@pytest.fixture
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.chdir(folder)
+
+    def run(words: str) -> tuple[int, str, str]:
+        if words.split()[1] in ("add", "ask") or words.startswith("watch"):
+            words += " --model tiny.safetensors --device cpu"
+        code = run_command(words.split(), monkeypatch)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def filled(run: Run, folder: Path) -> Path:
+    """A memory of both videos, named by --memory."""
+    if not (folder / "filled").exists():
+        run("memory add videos/20260311_120000.mp4 videos/20260312_101530.mp4 --memory filled")
+    return folder / "filled"
+
+
+def test_a_folder_is_added_and_one_bad_file_does_not_stop_it(run: Run) -> None:
+    code, out, err = run("memory add videos --memory new --zone UTC")
+    assert code == 1
+    assert [line.split(":")[0] for line in out.splitlines()] == ["Added", "Added"]
+    assert "2026-03-12 10:15:30" in out
+    assert "Not added: videos/cut.mp4 cannot be read as a video" in err
+    code, out, err = run("memory add videos/20260311_120000.mp4 --memory new")
+    assert (code, err) == (0, "")
+    assert out.startswith("Known: ")
+
+
+def test_ask_in_words_and_as_a_result(run: Run, filled: Path) -> None:
+    code, out, err = run("memory ask --memory filled --query front.png --query scene.png")
+    assert (code, err) == (0, "")
+    assert out.startswith("Last seen on Thursday, 12 March 2026 from 10:15:3")
+    assert "  also 2026-03-11 12:00:0" in out
+    code, out, err = run("memory ask --memory filled --query front.png --json --until 2026-03-12T00:00")
+    document = ResultDocument.model_validate(json.loads(out))
+    assert document.video.path.endswith("20260311_120000.mp4")
+    assert document.video.start is not None
+    code, out, err = run(
+        "memory ask --memory filled --from 20260311_120000.mp4 --at 0.2 --box 0,10,30,30 --out answer "
+        "--video 20260311_120000.mp4"
+    )
+    assert (code, err) == (0, "")
+    assert "20260311_120000.mp4" in out
+    assert (Path("answer") / "report.html").exists()
+
+
+def test_objects_are_saved_listed_asked_and_forgotten(run: Run, filled: Path) -> None:
+    assert "No object is saved" in run("memory objects --memory filled")[1]
+    code, out, err = run("memory objects --memory filled --save keys --query front.png --query scene.png")
+    assert (code, out) == (0, "keys: 2 images, not seen yet\n")
+    code, out, err = run("memory ask --memory filled --object keys")
+    assert (code, err) == (0, "")
+    rows = json.loads(run("memory objects --memory filled --json")[1])
+    assert rows[0]["name"] == "keys"
+    assert rows[0]["last_seen"].startswith("2026-03-12T10:15:3")
+    assert "No object" in run("memory objects --memory filled --remove keys")[1]
+
+
+def test_list_and_remove(run: Run, filled: Path, folder: Path) -> None:
+    shutil.copytree(filled, folder / "other")
+    rows = json.loads(run("memory list --memory other --json")[1])
+    assert [Path(row["path"]).name for row in rows] == ["20260311_120000.mp4", "20260312_101530.mp4"]
+    assert {row["start_origin"] for row in rows} == {"file name"}
+    code, out, _ = run(f"memory remove {rows[0]['id']} --memory other")
+    assert (code, out) == (0, "Removed 20260311_120000.mp4.\n")
+    assert len(run("memory list --memory other")[1].splitlines()) == 1
+    assert (folder / "videos" / "20260311_120000.mp4").exists()
+
+
+def test_watch_prints_events_as_json_lines(run: Run, folder: Path) -> None:
+    run("memory objects --memory hall --save square --query front.png")
+    code, out, err = run("watch videos/20260312_101530.mp4 --memory hall --segment 0.5 --name hall")
+    assert (code, err) == (0, "")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert {e["event"] for e in events} == {"segment", "seen"}
+    assert [round(e["confidence"]) >= 0 for e in events if e["event"] == "seen"] == [True, True]
+    assert len(json.loads(run("memory list --memory hall --json")[1])) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("memory ask --memory gone --query front.png", "There is no memory in"),
+        ("memory list --memory gone", "There is no memory in"),
+        ("memory add none --memory filled", "holds neither videos nor images"),
+        ("memory add gone.mp4 --memory filled --start yesterday", "A time is written as"),
+        ("memory add videos --memory filled --start 2026-01-01", "--start is for one video, got 3"),
+        ("memory add videos --memory filled --zone Mars", "There is no time zone 'Mars'"),
+        ("memory ask --memory filled", "Say what to look for: --query IMAGE."),
+        ("memory ask --memory filled --object keys --query front.png", "--object or --query, not both"),
+        ("memory ask --memory filled --object keys", "No object is saved as 'keys'"),
+        ("memory ask --memory filled --query front.png --until 2020-01-01 --json", "holds no video to ask"),
+        ("memory ask --memory filled --query front.png --video gone", "no single video 'gone'"),
+        ("memory remove gone --memory filled", "no single video 'gone'"),
+        ("watch nowhere --memory hall", "neither a file nor a camera"),
+        ("watch videos/20260312_101530.mp4 --memory hall --segment 0", "must be above 0"),
+        ("watch videos/20260312_101530.mp4 --memory hall --webhook nothing", "A webhook is an address"),
+    ],
+)
+def test_mistakes_end_in_one_clear_line(run: Run, filled: Path, words: str, message: str) -> None:
+    code, _, err = run(words)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1 or "Not added" in err

@@ -1,0 +1,197 @@
+"""Writes the seeds of the corpus: a small good file or more for each parser.
+
+PYTHONPATH=tests:tests/evaluation python tests/fuzz/make_seeds.py
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import av
+import cv2
+import numpy as np
+import torch
+from fake_ego4d import make_tree
+from fake_tracking import make_egotracks
+
+from egohieraloc.config import BackboneConfig, NeckConfig, NetworkConfig, RamConfig
+from egohieraloc.geometry import reconstruction
+from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.models.weights import save_weights
+from egohieraloc.query import Query
+from egohieraloc.types import Box
+from footage_world import write_visor
+from made_up import cameras, result
+
+CORPUS = Path(__file__).parent / "corpus"
+IMAGE = np.random.default_rng(0).integers(0, 256, (9, 12, 3), np.uint8)
+
+
+def put(parser: str, name: str, data: bytes | str) -> None:
+    path = CORPUS / parser / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def encoded(ending: str, image: np.ndarray = IMAGE) -> bytes:
+    return cv2.imencode(ending, image)[1].tobytes()
+
+
+def video(name: str, codec: str, **options: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        with av.open(str(path), "w", options=options) as output:
+            stream = output.add_stream(codec, rate=5)
+            stream.width, stream.height = 32, 32
+            if codec in ("h264", "mpeg4", "vp8"):
+                stream.pix_fmt = "yuv420p"
+            for number in range(4):
+                rgb = np.full((32, 32, 3), 50 * number, np.uint8)
+                output.mux(
+                    stream.encode(
+                        av.VideoFrame.from_ndarray(rgb, format="rgb24").reformat(format=stream.pix_fmt)
+                    )
+                )
+            output.mux(stream.encode())
+        return path.read_bytes()
+
+
+def images() -> None:
+    for ending in (".png", ".jpg", ".webp", ".bmp", ".tiff", ".ppm"):
+        put("image", f"small{ending}", encoded(ending))
+        put("mask", f"small{ending}", encoded(ending))
+    put("image", "alpha.png", encoded(".png", np.dstack([IMAGE, IMAGE[..., :1]])))
+    put("map", "map.txt", base64.b64encode(encoded(".png", IMAGE[..., 0])))
+    put("depth_png", "7.png", encoded(".png", IMAGE[..., 0].astype(np.uint16) * 20))
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(f"{folder}/a.npy", IMAGE[..., 0].astype(np.float32))
+        put("depth_npy", "7.npy", Path(folder, "a.npy").read_bytes())
+
+
+def videos() -> None:
+    put("video", "a.mp4", video("a.mp4", "h264"))
+    put("video", "a.mkv", video("a.mkv", "mpeg4"))
+    put("video", "a.avi", video("a.avi", "mpeg4"))
+    put("video", "a.ts", video("a.ts", "h264"))
+    put("video", "a.y4m", b"YUV4MPEG2 W16 H16 F5:1 Ip C420\n" + (b"FRAME\n" + bytes(384)) * 3)
+    put("times", "times.txt", "0.0\n0.25\n1.5\n")
+
+
+def words() -> None:
+    put("json", "a.json", json.dumps({"a": [1, 2.5, None, True, "x\u00e9\U0001f600"], "b": {"c": [[], {}]}}))
+    put("toml", "a.toml", 'a = 1\nb = [1.5, "x"]\n[c.d]\ne = true\nf = 2024-01-01\n')
+    put(
+        "recipe",
+        "a.toml",
+        'preset = "tiny"\n[optim]\nsteps = 10\nlearning_rate = 1e-4\n[network.neck]\nwidth = 16\n',
+    )
+    put("setting", "a.txt", "learning_rate=0.001")
+    put("setting", "b.txt", "steps=10")
+    put("box", "a.txt", "1,2.5,30,40")
+    put("length", "a.txt", "24,410,220,520,230,0.75")
+    put("positions", "a.txt", "# frame x y z\n12 0.1 0.2 1.5\n13 0.1 0.3 1.5\n14 0.2 0.3 1.6\n")
+    put("rectangles", "a.txt", "1,2,30,40\n2,3,30,40\n")
+    put("table", "a.csv", "method,score,time\nours,0.5,10\ntheirs,0.4,20\n")
+    put("table", "a.md", "| method | score |\n|---|---|\n| ours | 0.5 |\n")
+    records = [{"step": n, "total": 1.0 / n, "learning_rate": 1e-4, "time_s": 0.1} for n in (1, 2)]
+    put(
+        "log", "log.jsonl", "".join(json.dumps(row) + "\n" for row in [*records, {"step": 2, "success": 0.5}])
+    )
+
+
+def answers() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        made_up = result()
+        small = replace(made_up, query=Query(IMAGE, Box(1, 1, 8, 8)))
+        put("result", "result.json", small.save(folder).read_bytes())
+        reconstruction.write_cameras(f"{folder}/cameras.json", cameras())
+        put("cameras", "cameras.json", Path(folder, "cameras.json").read_bytes())
+        reconstruction.save(f"{folder}/a.npz", cameras())
+        put("reconstruction", "a.npz", Path(folder, "a.npz").read_bytes())
+        config = NetworkConfig(
+            input_size=64,
+            query_sizes=(32,),
+            backbone=BackboneConfig(name="efficientnet_lite0"),
+            neck=NeckConfig(width=8, match=8, context=8, fine8=4, fine4=2),
+            ram=RamConfig(width=8, attention_layers=1, heads=1),
+        )
+        torch.manual_seed(0)
+        save_weights(f"{folder}/a.safetensors", EgoHieraLocNet(config), bits=8)
+        whole = Path(folder, "a.safetensors").read_bytes()
+        header = 8 + int.from_bytes(whole[:8], "little")
+        fields = json.loads(whole[8:header])
+        del fields["__metadata__"]["checksum"]  # as the tensors are left out: 3 MB in every copy
+        put("weights", "header.json", json.dumps(fields))
+
+
+def annotations() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        vq2d = make_tree(root / "ego4d", 1)[0].read_bytes()
+        put("ego4d", "vq.json", vq2d)
+        put("packed", "vq.json", vq2d)
+        (root / "egotracks").mkdir()
+        put("egotracks", "egotracks.json", make_egotracks(root / "egotracks")[0].read_bytes())
+        put("visor", "visor.json", next(write_visor(root / "visor").rglob("*.json")).read_bytes())
+    put("clip_lengths", "a.json", json.dumps({"clip": {"frames": [1, 2]}}))
+    small = Path(__file__).parents[1] / "evaluation" / "fixtures" / "vq3d_small.json"
+    put("vq3d", "vq3d.json", small.read_bytes())
+    put("vq3d_mapping", "a.json", json.dumps({"v": {"c": {"0": {"1": {"ai": 0, "qset_id": "1"}}}}}))
+    pose = {"camera_poses": np.eye(3, 4)[None].tolist(), "good_poses": [True]}
+    put("vq3d_poses", "a.json", json.dumps({"clip": pose}))
+    put(
+        "vq3d_intrinsics",
+        "a.json",
+        json.dumps({"scan": {"('640', '480')": {"f": 500.0, "cx": 320, "cy": 240, "k1": 0.1, "k2": 0}}}),
+    )
+
+
+def predictions() -> None:
+    key = {"clip": "c", "annotation": "a", "query_set": "1"}
+    track = {**key, "frames": [1, 2], "boxes_xyxy": [[0, 0, 5, 5], [1, 1, 6, 6]], "score": 0.5}
+    put(
+        "tracks",
+        "a.jsonl",
+        json.dumps({"egohieraloc_predictions": 1, "benchmark": "vq2d"}) + "\n" + json.dumps(track) + "\n",
+    )
+    place = {
+        **key,
+        "point_world": [1, 2, 3],
+        "displacement": [0, 0, 1],
+        "query_from_world": np.eye(4).tolist(),
+    }
+    put(
+        "places",
+        "a.jsonl",
+        json.dumps({"egohieraloc_predictions": 1, "benchmark": "vq3d"}) + "\n" + json.dumps(place) + "\n",
+    )
+    box = {"fno": 1, "x1": 0, "y1": 0, "x2": 5, "y2": 5}
+    challenge = {
+        "version": "1.0.5",
+        "challenge": "ego4d_vq2d_challenge",
+        "results": {
+            "videos": [
+                {
+                    "video_uid": "v",
+                    "clips": [
+                        {
+                            "clip_uid": "c",
+                            "predictions": [{"query_sets": {"1": {"bboxes": [box], "score": 0.5}}}],
+                        }
+                    ],
+                }
+            ]
+        },
+    }
+    put("vq2d_predictions", "challenge.json", json.dumps(challenge))
+    small = Path(__file__).parents[1] / "evaluation" / "fixtures" / "vq3d_small.json"
+    put("vq3d_predictions", "a.json", small.read_bytes())
+
+
+if __name__ == "__main__":
+    for write in (images, videos, words, answers, annotations, predictions):
+        write()

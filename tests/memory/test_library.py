@@ -1,0 +1,281 @@
+"""A library of recordings: added, asked, moved, deleted, removed; objects, questions and answers kept."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recordings import FPS, image, red_square, write_recording
+
+from egohieraloc import Box, Localizer, Memory, Query, Video
+from egohieraloc.errors import DataError, QueryError, VideoError
+from egohieraloc.images import read_image, write_image
+from egohieraloc.memory.library import before
+from egohieraloc.query import MAX_VIEWS
+
+
+@pytest.fixture
+def memory(tmp_path: Path, localizer: Localizer) -> Memory:
+    return Memory.open(tmp_path / "memory", localizer=localizer)
+
+
+@pytest.fixture
+def filled(memory: Memory, recordings: list[Path]) -> Memory:
+    for path in recordings:
+        memory.add(path)
+    return memory
+
+
+def test_the_list_is_by_time_and_says_how_it_is_known(filled: Memory, recordings: list[Path]) -> None:
+    entries = filled.list()
+    assert [entry.path for entry in entries] == recordings
+    assert [entry.start.time.day for entry in entries] == [10, 11, 12]
+    assert {entry.start.origin for entry in entries} == {"file name"}
+    assert all(entry.ready and entry.exists for entry in entries)
+    assert entries[2].end - entries[2].start.time == timedelta(seconds=3)
+
+
+def test_the_answer_equals_the_latest_of_the_videos_one_by_one(filled: Memory, localizer: Localizer) -> None:
+    query = red_square()
+    answer = filled.ask(query)
+    alone = {path: localizer.locate(query, path) for path in (entry.path for entry in filled.list())}
+    ends = {e.path: e.at(alone[e.path].track.end_s) for e in filled.list() if alone[e.path].found}
+    assert answer.found
+    assert answer.sightings[0].seen_until == max(ends.values())
+    chosen = alone[answer.sightings[0].video.path]
+    assert np.array_equal(answer.result.curve.raw, chosen.curve.raw)
+    assert answer.result.boxes_xyxy.tolist() == chosen.boxes_xyxy.tolist()
+    assert answer.result.video.source.start == answer.sightings[0].video.start.time
+
+
+def test_some_videos_and_a_query_time(filled: Memory, localizer: Localizer) -> None:
+    first, second, third = filled.list()
+    assert filled.ask(red_square(), videos=[first]).sightings[0].video == first
+    assert filled.ask(red_square(), videos=[second.id, str(first.path)]).sightings[0].video == second
+    until = third.start.time + timedelta(seconds=1)
+    answer = filled.ask(red_square(), until=until)
+    wanted = localizer.locate(red_square(), third.path, until_s=1.0)
+    assert answer.sightings[0].video == third
+    assert answer.result.video.until_s == 1.0
+    assert np.array_equal(answer.result.curve.raw, wanted.curve.raw)
+    local = third.start.time.replace(tzinfo=None)  # no zone: this machine's
+    assert filled.ask(red_square(), until=local).sightings[0].video == second
+    nothing = filled.ask(red_square(), until=datetime(2020, 1, 1))
+    assert not nothing.found
+    assert nothing.result is None
+
+
+def test_a_known_video_is_not_read_again(
+    filled: Memory, recordings: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Localizer, "encode", lambda *_, **__: pytest.fail("read again"))
+    again = filled.add(recordings[1])
+    copied = filled.add(shutil.copy(recordings[1], tmp_path / "copy.mp4"))
+    assert again == copied == filled.list()[1]  # the first file is still there: it stays the one
+
+
+def test_a_clock_can_be_put_right(filled: Memory, recordings: list[Path]) -> None:
+    entry = filled.add(recordings[0], start=datetime(2026, 5, 1, 12))
+    assert entry.start.time == datetime(2026, 5, 1, 12).astimezone()
+    assert filled.list()[-1] == entry
+    assert filled.ask(red_square()).sightings[0].video == entry
+
+
+def moved_recording(memory: Memory, tmp_path: Path, seed: int = 7) -> Path:
+    path = write_recording(tmp_path / f"2026040{seed}_120000.mp4", seed)
+    memory.add(path)
+    return path
+
+
+def test_a_deleted_video_still_answers_when_and_shows_its_thumbnail(memory: Memory, tmp_path: Path) -> None:
+    path = moved_recording(memory, tmp_path)
+    there = memory.ask(red_square())
+    path.unlink()
+    answer = memory.ask(red_square())
+    assert answer.found
+    assert answer.sightings[0].seen_until == there.sightings[0].seen_until
+    assert f"{path} is no longer there" in answer.summary
+    assert not memory.list()[0].exists
+    jpeg = memory.thumbnail(answer.sightings[0].video, answer.sightings[0].end_s)
+    (tmp_path / "shown.jpg").write_bytes(jpeg)
+    shown = read_image(tmp_path / "shown.jpg")
+    assert shown.shape == (64, 96, 3)
+    difference = np.abs(shown.astype(int) - image(7, 2 * FPS)).mean()
+    assert difference < 20
+
+
+def test_a_moved_video_is_found_by_its_content(memory: Memory, tmp_path: Path) -> None:
+    path = moved_recording(memory, tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    new = path.rename(tmp_path / "elsewhere" / "renamed.mp4")
+    entry = memory.add(new)
+    assert entry.path == new
+    assert [e.path for e in memory.list()] == [new]
+    assert entry.start.origin == "file name"  # of the name it had
+
+
+def test_features_that_were_thrown_out_are_made_again(memory: Memory, tmp_path: Path) -> None:
+    path = moved_recording(memory, tmp_path, seed=8)
+    first = memory.ask(red_square())
+    (entry,) = memory.list()
+    shutil.rmtree(memory.encoded(entry).store.folder)
+    second = memory.ask(red_square())
+    assert np.array_equal(first.result.curve.raw, second.result.curve.raw)
+    shutil.rmtree(memory.encoded(entry).store.folder)
+    path.unlink()
+    third = memory.ask(red_square())
+    assert [glimpse.video for glimpse in third.remembered] == [entry]
+    assert third.remembered[0].box is None
+    assert "unverified, from memory" in third.summary
+    assert memory.questions.get(third.question).sightings == third.remembered
+    assert memory.thumbnail(entry, third.remembered[0].end_s) is not None
+    assert next(iter(memory.objects), None) is None
+
+
+def test_features_of_another_network_are_not_used(memory: Memory, tmp_path: Path) -> None:
+    path = moved_recording(memory, tmp_path, seed=9)
+    (entry,) = memory.list()
+    known = memory.videos.known(entry)
+    memory.videos.finish(entry.id, replace(known, model="another"))
+    assert memory.encoded(entry) is None
+    assert memory.ask(red_square()).found
+    assert memory.videos.known(entry).model == known.model
+    path.unlink()
+    memory.videos.finish(entry.id, replace(known, model="another"))
+    assert memory.ask(red_square()).unanswered == (entry,)
+
+
+def test_a_stopped_addition_goes_on(memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_recording(tmp_path / "20260401_120000.mp4", 4)
+
+    def stop(stage: str, done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        memory.add(path, progress=stop)
+    (entry,) = memory.list()
+    assert not entry.ready
+    assert not memory.ask(red_square()).found
+    assert memory.add(path).id == entry.id
+    assert memory.list()[0].ready
+    slots = memory.videos.thumbnail_slots(entry.id)
+    assert slots == {0, 1}
+    assert memory.catalogue.check() == []
+
+
+def test_removing_forgets_all_of_a_video_but_the_users_file(filled: Memory, recordings: list[Path]) -> None:
+    answer = filled.ask(red_square())
+    entry = answer.sightings[0].video
+    known = filled.encoded(entry)
+    assert known.store.folder.is_dir()
+    assert known.memory.folder.is_dir()
+    filled.remove(entry.id)
+    assert entry not in filled.list()
+    assert not known.store.folder.exists()
+    assert not known.memory.folder.exists()
+    assert entry.path.exists()
+    assert filled.thumbnail(entry) is None
+    with pytest.raises(DataError, match="its video was removed"):
+        filled.questions.result(answer.question)
+    assert entry not in [s.video for s in filled.questions.get(answer.question).sightings]
+    with pytest.raises(DataError, match="no single video"):
+        filled.remove(entry.id)
+    filled.add(recordings[2])  # for the other tests, which share the cache
+    assert filled.catalogue.check() == []
+
+
+def test_what_a_dead_process_left_to_delete_is_deleted(memory: Memory, tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    left.mkdir()
+    with memory.catalogue.change() as db:
+        db.execute("INSERT INTO trash VALUES (?)", (str(left),))
+    Memory.open(memory.folder, localizer=memory.localizer)
+    assert not left.exists()
+    assert memory.catalogue.rows("SELECT * FROM trash") == []
+
+
+def test_saved_objects(filled: Memory, tmp_path: Path) -> None:
+    objects = filled.objects
+    mask = np.zeros((64, 96), bool)
+    mask[10:40, :30] = True
+    objects.save("red  square", replace(red_square(), mask=mask, seen_at_s=1.5))
+    objects.save("Red Square", red_square(1))
+    objects.save("blue", Query.from_image(image(2, 3), box=Box(5, 5, 20, 20)))
+    assert [(e.name, e.num_views, e.last_seen) for e in objects] == [
+        ("blue", 1, None),
+        ("red square", 2, None),
+    ]
+    kept = objects["RED SQUARE"]
+    assert np.array_equal(kept.image, red_square().image)
+    assert np.array_equal(kept.mask, mask)
+    assert (kept.box, kept.seen_at_s, len(kept.views)) == (Box(0, 10, 30, 40), 1.5, 2)
+    by_name, by_image = filled.ask("red square"), filled.ask(kept)
+    assert by_name.sightings == by_image.sightings
+    (entry,) = (e for e in objects if e.name == "red square")
+    assert abs(entry.last_seen - by_name.sightings[0].seen_until) < timedelta(milliseconds=1)
+    objects.remove("blue")
+    assert "blue" not in objects
+    with pytest.raises(QueryError, match=r"No object is saved as 'keys'\. Saved are: red square"):
+        filled.ask("keys")
+    with pytest.raises(QueryError, match="needs a name"):
+        objects.save("  ", red_square())
+    for _ in range(MAX_VIEWS - 2):
+        objects.save("red square", red_square())
+    with pytest.raises(QueryError, match=f"at most {MAX_VIEWS} reference images"):
+        objects.save("red square", red_square())
+    assert len(objects["red square"].views) == MAX_VIEWS
+
+
+def test_questions_and_answers_are_kept(filled: Memory, tmp_path: Path) -> None:
+    filled.objects.save("square", red_square())
+    first, second = filled.ask(red_square(1)), filled.ask("square", until=datetime(2026, 3, 11, 18))
+    again = Memory.open(filled.folder, localizer=filled.localizer)
+    questions = again.questions.all()
+    assert [q.id for q in questions] == [second.question, first.question]
+    assert [q.object_name for q in questions] == ["square", None]
+    assert questions[0].until == datetime(2026, 3, 11, 18).astimezone()
+    assert questions[1].sightings == first.sightings
+    assert questions[1].message == first.summary
+    kept = again.questions.result(first.question)
+    assert kept.to_dict() == first.result.to_dict()
+    assert np.array_equal(kept.query.image, first.result.query.image)
+    again.questions.remove(first.question)
+    with pytest.raises(DataError, match="There is no question"):
+        again.questions.get(first.question)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda p: None], ids=["empty", "missing"])
+def test_a_folder_without_a_memory(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    folder = tmp_path / "nothing"
+    make(folder)
+    with pytest.raises(DataError, match=r"There is no memory in .*nothing\. Make one"):
+        Memory.open(folder, create=False)
+
+
+def test_a_folder_of_images_keeps_its_rate(memory: Memory, tmp_path: Path) -> None:
+    for number in range(4):
+        write_image(tmp_path / "walk" / f"{number}.png", image(3, number))
+    entry = memory.add(Video.open(tmp_path / "walk", folder_fps=2), start=datetime(2026, 1, 1))
+    assert entry.source.folder_fps == 2.0
+    assert entry.duration_s == 2.0
+    assert Video.reopen(memory.ask(red_square()).result.video.source).info.fps == 2
+
+
+def test_an_unreadable_video_leaves_nothing(memory: Memory, tmp_path: Path) -> None:
+    (tmp_path / "cut.mp4").write_bytes(b"nothing")
+    with pytest.raises(VideoError, match=r"cut.mp4 cannot be read"):
+        memory.add(tmp_path / "cut.mp4")
+    assert memory.list() == []
+
+
+def test_before_is_what_was_seen_before(filled: Memory) -> None:
+    encoded = filled.encoded(filled.list()[0])
+    assert before(encoded, None) is encoded
+    cut = before(encoded, 1.0)
+    assert (cut.time_s < 1.0).all()
+    assert len(cut) == int((encoded.time_s < 1.0).sum())

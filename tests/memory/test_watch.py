@@ -1,0 +1,201 @@
+"""A camera that remembers: segments, events, retention, reconnecting, and what a killed one leaves."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+from recordings import image, red_square, write_recording
+
+from egohieraloc import Localizer, Memory
+from egohieraloc.errors import ConfigError, VideoError
+from egohieraloc.memory import camera as camera_module
+from egohieraloc.memory import webhook as webhook_module
+from egohieraloc.memory.camera import Camera, CameraFrame
+from egohieraloc.memory.recorder import Segment, segment_name
+from egohieraloc.memory.wall_clock import time_in_name
+from egohieraloc.memory.watch import WatchOptions, watch
+from egohieraloc.memory.webhook import Webhook
+from egohieraloc.video.reader import Video
+
+START = datetime(2026, 3, 12, 10, 15, 30, 250_000, tzinfo=UTC)
+
+
+@pytest.fixture
+def memory(tmp_path: Path, localizer: Localizer) -> Memory:
+    return Memory.open(tmp_path / "memory", localizer=localizer)
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Seven seconds."""
+    return write_recording(tmp_path_factory.mktemp("walk") / "2026-03-12T10:15:30Z.mp4", seconds=7)
+
+
+def watched(memory: Memory, source: Path, **changes: Any) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    options = WatchOptions(**({"name": "hall", "segment_s": 3.0} | changes))
+    watch(memory, Camera(str(source)), options, events.append, threading.Event())
+    return events
+
+
+def named(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["event"] == kind]
+
+
+def test_a_segment_keeps_the_times_of_its_frames(tmp_path: Path) -> None:
+    times = [START + timedelta(seconds=s) for s in (0, 0.21, 0.4, 1.0)]
+    frames = [CameraFrame(time, image(0, 5 * i)[:63, :95]) for i, time in enumerate(times)]
+    segment = Segment(tmp_path, frames[0], 5.0)
+    for frame in frames[1:]:
+        assert segment.fits(frame, 10.0)
+        segment.add(frame)
+    assert not segment.fits(CameraFrame(START + timedelta(seconds=10), frames[0].rgb), 10.0)
+    assert not segment.fits(CameraFrame(times[1], image(0, 0)), 10.0)  # another size
+    assert list(tmp_path.glob("*.mp4")) == []
+    path = segment.close()
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    assert time_in_name(path.stem) == START
+    video = Video.open(path)
+    np.testing.assert_allclose(video.times_s, [0, 0.21, 0.4, 1.0], atol=1e-6)
+    assert np.abs(video.frame(3).rgb.astype(int) - frames[3].rgb[:62, :94]).mean() < 8
+
+
+def test_a_file_is_watched_in_segments(memory: Memory, walk: Path) -> None:
+    memory.objects.save("square", red_square())
+    events = watched(memory, walk)
+    entries = memory.list()
+    assert [round(e.duration_s, 1) for e in entries] == [3.0, 3.0, 1.0]
+    began = datetime(2026, 3, 12, 10, 15, 30, tzinfo=UTC)
+    assert [e.start.time for e in entries] == [began + timedelta(seconds=s) for s in (0, 3, 6)]
+    assert {e.camera for e in entries} == {"hall"}
+    assert [e["path"] for e in named(events, "segment")] == [str(e.path) for e in entries]
+    seen = named(events, "seen")
+    assert {e["object"] for e in seen} == {"square"}
+    assert seen[-1]["video"] == entries[-1].id
+    answer = memory.ask("square")
+    assert answer.sightings[0].seen_until.isoformat() == seen[-1]["until"]
+    assert next(iter(memory.objects)).last_seen is not None
+    assert json.loads(json.dumps(events)) == events
+
+
+def test_old_recordings_go(memory: Memory, walk: Path) -> None:
+    watched(memory, walk, segment_s=1.0, keep=timedelta(seconds=2.5))
+    entries = memory.list()
+    assert [e.start.time.second for e in entries] == [34, 35, 36]
+    recordings = memory.folder / "recordings" / "hall"
+    assert sorted(recordings.glob("*.mp4")) == [e.path for e in entries]
+    watched(memory, walk, segment_s=1.0, keep_bytes=entries[-1].path.stat().st_size + 1)
+    assert len(memory.list()) == 1
+    assert memory.catalogue.check() == []
+
+
+def test_darkness_is_kept_too(memory: Memory, tmp_path: Path) -> None:
+    """Segments that show the same are still two: each has its own time."""
+    for second in (0, 1):
+        frame = CameraFrame(START + timedelta(seconds=second), np.zeros((64, 96, 3), np.uint8))
+        memory.add(Segment(tmp_path, frame, 5.0).close(), camera="hall")
+    assert len(memory.list()) == 2
+
+
+def test_what_a_killed_watcher_left(memory: Memory, walk: Path) -> None:
+    folder = memory.folder / "recordings" / "hall"
+    path = Segment(folder, CameraFrame(START, image(1, 1)), 5.0).close()
+    (folder / f"{segment_name(START + timedelta(days=1))}.unfinished").write_bytes(b"half")
+    (folder / segment_name(START - timedelta(days=1))).write_bytes(b"damaged")
+    events = watched(memory, walk)
+    assert named(events, "damaged")[0]["path"] == str(folder / segment_name(START - timedelta(days=1)))
+    assert path in [e.path for e in memory.list()]
+    assert all(p.suffix in (".mp4", "") for p in folder.iterdir())
+    assert len(list(folder.glob("*.mp4"))) == len(memory.list()) == 4
+
+
+def test_two_watchers_of_one_camera(memory: Memory, walk: Path) -> None:
+    events: list[dict[str, Any]] = []
+
+    def report(event: dict[str, Any]) -> None:
+        if not events:
+            with pytest.raises(ConfigError, match="'hall' is being watched already"):
+                watched(memory, walk)
+        events.append(event)
+
+    watch(memory, Camera(str(walk)), WatchOptions(name="hall"), report, threading.Event())
+    assert events
+
+
+class FlakyCamera:
+    """Fails twice, gives five frames, ends, gives five more, then is stopped."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self.stop, self.opened = stop, 0
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        self.opened += 1
+        if self.opened <= 2:
+            raise av.error.ConnectionRefusedError(111, "Connection refused", "rtsp://user:secret@hall/1")
+        yield self
+
+    def decode(self, video: int) -> Iterator[av.VideoFrame]:
+        for number in range(5):
+            time.sleep(0.003)
+            yield av.VideoFrame.from_ndarray(image(self.opened, number), format="rgb24")
+        if self.opened == 4:
+            self.stop.set()
+
+
+def test_a_camera_that_goes_away_is_waited_for(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = threading.Event()
+    flaky = FlakyCamera(stop)
+    monkeypatch.setattr(Camera, "_opened", lambda camera: flaky.open())
+    monkeypatch.setattr(camera_module, "FIRST_PAUSE_S", 0.01)
+    events: list[dict[str, Any]] = []
+    camera = Camera("rtsp://user:secret@hall.local:554/stream/1")
+    watch(memory, camera, WatchOptions(fps=1000.0), events.append, stop)
+    assert [e["event"] for e in events if e["event"] != "segment"][:5] == [
+        "disconnected", "disconnected", "connected", "disconnected", "connected",
+    ]  # fmt: skip
+    assert events[0]["camera"] == "hall_local_stream_1"
+    assert "secret" not in json.dumps(events)
+    assert sum(e.info.num_frames for e in memory.list()) == 10
+
+
+def test_what_is_no_camera(memory: Memory) -> None:
+    with pytest.raises(VideoError, match="nowhere is neither a file nor a camera"):
+        watched(memory, Path("nowhere"))
+
+
+def test_a_webhook_gets_events_in_order_and_failures_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    received: list[dict[str, Any]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            received.append(body)
+            self.send_response(500 if body["number"] == 1 else 200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None: ...
+
+    monkeypatch.setattr(webhook_module, "PAUSE_S", 0.01)
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    failed: list[dict[str, Any]] = []
+    with Webhook(f"http://127.0.0.1:{server.server_port}/hook", failed.append) as hook:
+        for number in range(3):
+            hook.send({"number": number})
+    server.shutdown()
+    assert [e["number"] for e in received] == [0, 1, 1, 1, 2]
+    assert [e["lost"] for e in failed] == [{"number": 1}]
+    with pytest.raises(ConfigError, match="A webhook is an address"):
+        Webhook("ftp://elsewhere", failed.append)

@@ -1,0 +1,72 @@
+"""Video files made or broken so as to harm their reader: a clear error, whatever they claim."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+
+import av
+import numpy as np
+import pytest
+
+from egohieraloc.errors import VideoError
+from egohieraloc.video import container
+from egohieraloc.video.reader import Video
+
+
+def write_video(path: Path, *, times: list[int] | None = None, codec: str = "mpeg4") -> Path:
+    """Grey frames, each of its own brightness, at the given times in units of 1/1000 s."""
+    with av.open(str(path), "w") as output:
+        stream = output.add_stream(codec, rate=10)
+        stream.width = stream.height = 48
+        stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
+        for number, time in enumerate(times or range(0, 1000, 100)):
+            rgb = np.full((48, 48, 3), 20 * number, np.uint8)
+            frame = av.VideoFrame.from_ndarray(rgb, format="rgb24")
+            frame.pts, frame.time_base = time, Fraction(1, 1000)
+            output.mux(stream.encode(frame))
+        output.mux(stream.encode())
+    return path
+
+
+def test_a_stream_without_a_codec(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "a.mp4", codec="h264")
+    path.write_bytes(path.read_bytes().replace(b"avc1", b"zzzz"))
+    with pytest.raises(VideoError, match="cannot be decoded"):
+        Video.open(path)
+
+
+@pytest.mark.parametrize("stated", [Fraction(0), Fraction(-5), None])
+def test_a_rate_that_is_none(stated: Fraction | None) -> None:
+    class Stream:
+        @property
+        def average_rate(self) -> Fraction:
+            return Fraction(1, 0)
+
+        guessed_rate = stated
+
+    assert container._stated_rate(Stream(), "average_rate", "guessed_rate") is None
+    assert container._stated_rate(SimpleNamespace(a=stated, b=Fraction(30)), "a", "b") == 30
+
+
+def test_more_pixels_than_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_video(tmp_path / "a.mp4")
+    monkeypatch.setattr(container, "MAX_PIXELS", 47 * 48)
+    with pytest.raises(VideoError, match="48x48; at most"):
+        Video.open(path)
+
+
+def test_a_variable_rate_keeps_the_stored_times(tmp_path: Path) -> None:
+    times = [0, 40, 500, 520, 4000, 4040]
+    video = Video.open(write_video(tmp_path / "a.mkv", times=times))
+    assert video.times_s == pytest.approx(np.array(times) / 1000)
+    assert video.frame_at(3.9).index == 3
+    assert [frame.index for frame in video.samples(1.0)][-1] in (4, 5)
+
+
+def test_negative_times_begin_at_zero(tmp_path: Path) -> None:
+    video = Video.open(write_video(tmp_path / "a.mkv", times=[-300, -200, -100, 0, 100]))
+    assert video.times_s[0] == 0
+    assert np.diff(video.times_s) == pytest.approx(0.1)
+    assert video.frame(4).rgb.mean() == pytest.approx(80, abs=3)
