@@ -174,7 +174,7 @@ def query_from(part: QueryPart, folder: Path) -> Query:
             mask=None if view.mask is None else folder / view.mask,
             seen_at_s=view.seen_at_s,
         )
-        for view in (part, *part.others)
+        for view in part.views
     ]
     return Query.of_views(*views)
 
@@ -182,7 +182,7 @@ def query_from(part: QueryPart, folder: Path) -> Query:
 def write_query(query: Query, folder: Path) -> None:
     """The images that `query_part` names."""
     part = query_part(query, None)
-    for view, files in zip(query.views, (part, *part.others), strict=True):
+    for view, files in zip(query.views, part.views, strict=True):
         write_image(folder / files.image, view.image)
         if view.mask is not None and files.mask is not None:
             write_image(folder / files.mask, view.mask)

@@ -92,6 +92,10 @@ class QueryPart(Part):
     foreground: ForegroundPart | None
     others: list[OtherViewPart] = []
 
+    @property
+    def views(self) -> list[QueryPart | OtherViewPart]:
+        return [self, *self.others]
+
 
 class VideoPart(Part):
     """`folder_fps` is set for a folder of images, `start` where its wall-clock beginning is known."""

@@ -158,7 +158,7 @@ def _views(server: ThisServer, images: list[UploadFile], boxes: list[str]) -> qu
     if boxes and len(boxes) != len(images):
         raise QueryError(f"Wanted a box for each image, got {len(boxes)} for {len(images)}.")
     regions = [queries.parse_box(box) if box else None for box in boxes] or [None] * len(images)
-    read: queries.Query = server.checker.run(
+    read: queries.Query = server.checkers.run(
         read_views, [image.file.read() for image in images], regions, limit_s=FRAME_LIMIT_S
     )
     return read
