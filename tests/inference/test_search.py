@@ -68,8 +68,8 @@ def test_the_state_runs_on_across_chunks(tmp_path: Path) -> None:
     search = search_over(encoded, reader, config=ONLY, progress=lambda *words: seen.append(words))
     found = search.decode(np.ones(STRETCH + 3))
     assert [found[s].score for s in range(STRETCH + 3)] == list(range(STRETCH + 3))
-    assert [len(b) for b in reader.batches] == [16, 16, 3]
-    assert seen == [("decode", done, STRETCH + 3) for done in (16, 32, 35)]
+    assert [len(b) for b in reader.batches] == [16, 3]
+    assert seen == [("decode", done, STRETCH + 3) for done in (16, 19)]
 
 
 def test_stretches_go_side_by_side_and_answer_as_each_alone(tmp_path: Path) -> None:
