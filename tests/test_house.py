@@ -14,6 +14,7 @@ import egohieraloc
 ROOT = Path(egohieraloc.__file__).parent
 TESTS = Path(__file__).parent
 OPTIONAL = {
+    "nncf",
     "transformers",
     "accelerate",
     "ray",
@@ -29,6 +30,7 @@ OPTIONAL = {
 
 # What each part may import besides itself and the parts that all may use.
 SEAM = [
+    "threads",
     "errors",
     "children",
     "clock",

@@ -106,6 +106,7 @@ class Localizer:
         weights: Weights,
         *,
         device: str | None = None,
+        engine: str | None = None,
         config: LocalizerConfig | None = None,
         cache: Path | None = None,
         provider: MaskProvider | None = None,
@@ -113,7 +114,7 @@ class Localizer:
         self.config = config or LocalizerConfig()
         self.weights = weights if self.config.network is None else weights.with_settings(self.config.network)
         self.cache = cache or default_cache()
-        self.predictor = Predictor(self.weights, device=device, provider=provider)
+        self.predictor = Predictor(self.weights, device=device, engine=engine, provider=provider)
         self._last: tuple[Query, PreparedQuery] | None = None
 
     @classmethod
@@ -122,19 +123,20 @@ class Localizer:
         name: str | Path = "mini",
         *,
         device: str | None = None,
+        engine: str | None = None,
         config: LocalizerConfig | None = None,
         settings: Iterable[str] = (),
         cache: Path | None = None,
         provider: MaskProvider | None = None,
     ) -> Localizer:
-        """With the weights that ship under a name, or of a file. The device is chosen unless given.
+        """With the weights that ship under a name, or of a file. Device and engine are chosen unless given.
 
         settings: changes of the config, as `temporal.rule=paper` or `network.qam.decay=0.3`;
         cache: folder for features of videos, shared by all queries; `provider` makes the query's mask.
         """
         weights = load_weights(find_weights(name))
         config = with_settings(config or LocalizerConfig(), settings, weights)
-        return cls(weights, device=device, config=config, cache=cache, provider=provider)
+        return cls(weights, device=device, engine=engine, config=config, cache=cache, provider=provider)
 
     def encode(
         self,
@@ -152,7 +154,7 @@ class Localizer:
         the answer is the same.
         """
         sampled = video.sampled(self.config.search.fps, indices=indices)
-        name = f"{video.content_hash} {self.weights.features_fingerprint}".encode()
+        name = f"{video.content_hash} {self.predictor.features_fingerprint}".encode()
         key = hashlib.blake2b(name + sampled.frame_index.tobytes(), digest_size=12).hexdigest()
         encoded = self._stored(sampled, key, video).until(until_s)
         if dense:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Model = Annotated[str, typer.Option(help="Name of shipped weights, or a .safetensors file.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps ...; by default the best there is.")]
+Engine = Annotated[
+    str | None, typer.Option(help="torch or openvino; by default the fastest there is for the device.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -84,6 +87,7 @@ def build_localizer(
     fps: str,
     cache: Path | None,
     *,
+    engine: str | None = None,
     sam: str | None = None,
 ) -> Localizer:
     """A Localizer from the common options."""
@@ -97,7 +101,13 @@ def build_localizer(
 
         provider = SamProvider(sam, device=device)
     return Localizer.from_pretrained(
-        model, device=device, config=config, settings=settings or (), cache=cache, provider=provider
+        model,
+        device=device,
+        engine=engine,
+        config=config,
+        settings=settings or (),
+        cache=cache,
+        provider=provider,
     )
 
 

@@ -37,12 +37,13 @@ def demo(
     in_3d: Annotated[bool, typer.Option("--3d/--2d", help="Also find the place in space.")] = True,
     model: common.Model = "mini",
     device: common.Device = None,
+    engine: common.Engine = None,
 ) -> None:
     """Find a teddy bear in a rendered walk through a room, and compare with the truth."""
     truth = bundled.load_truth()
     video = Video.open(bundled.CLIP)
     query = Query.from_image(bundled.QUERY, box=truth.query_box)
-    localizer = common.build_localizer(model, device, DEMO_SETTINGS, "5", None)
+    localizer = common.build_localizer(model, device, DEMO_SETTINGS, "5", None, engine=engine)
     print(f"Searching for the {truth.target_name} in a walk of {video.duration_s:.0f} s ...")
     with progress_bars() as progress:
         result = localizer.locate(query, video, in_3d=in_3d, progress=progress)

@@ -63,6 +63,7 @@ def locate(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
     model: common.Model = "mini",
     device: common.Device = None,
+    engine: common.Engine = None,
     fps: common.Fps = "5",
     folder_fps: common.FolderFps = 5.0,
     settings: common.Settings = None,
@@ -83,7 +84,7 @@ def locate(
     )  # fmt: skip
     sources = given.sources(source, in_3d=in_3d, device=device)
     words = settings_for(settings, paper=paper)
-    localizer = common.build_localizer(model, device, words, fps, cache, sam=sam)
+    localizer = common.build_localizer(model, device, words, fps, cache, engine=engine, sam=sam)
     if rrd is not None:
         find_rerun()  # what is missing to write the answer shows now, not after the search
     with answer_folder(out, video, *asked.files, cameras) if out else nullcontext() as folder:

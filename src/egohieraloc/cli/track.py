@@ -28,6 +28,7 @@ def track(
     out: Annotated[Path | None, typer.Option(help="Write JSON lines here instead of printing them.")] = None,
     model: common.Model = "mini",
     device: common.Device = None,
+    engine: common.Engine = None,
     fps: common.Fps = "native",
     folder_fps: common.FolderFps = 5.0,
     settings: common.Settings = None,
@@ -35,7 +36,8 @@ def track(
 ) -> None:
     """Follow an object through a video; prints one JSON line per frame: frame, time_s, box and score."""
     source = Video.open(video, folder_fps=folder_fps)
-    localizer = common.build_localizer(model, device, settings_for(settings, paper=paper), fps, None)
+    words = settings_for(settings, paper=paper)
+    localizer = common.build_localizer(model, device, words, fps, None, engine=engine)
     region = parse_box(box)
     walks = [localizer.track(source, region, at_s=at)]
     if backward:

@@ -282,6 +282,9 @@ def _map(folder: Path, job: SfmJob, names: Sequence[str], *, start_from: Path | 
         constant_cameras={2} if job.anchor_camera else set(),
     )
     options.mapper.abs_pose_min_num_inliers = job.config.min_inliers
+    options.mapper.ba_global_ignore_redundant_points3D = job.config.adjust_thinned
+    options.ba_global_frames_ratio = options.ba_global_points_ratio = job.config.adjust_growth
+    options.ba_global_max_refinements = job.config.adjust_rounds
     if start_from is not None:  # fixed frames need not be adjusted again and again
         options.ba_global_frames_ratio = options.ba_global_points_ratio = _ATTACHING_GROWTH
         options.ba_local_max_refinements = 1

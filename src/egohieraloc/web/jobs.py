@@ -83,7 +83,8 @@ class Jobs:
         self._promised = 0
         self._running: dict[str, _Running] = {}
         self._closing = False
-        self._processes = [OwnProcess(make) for _ in range(workers)]
+        # The first has all cores while it is alone; others work only beside it.
+        self._processes = [OwnProcess(make, share=workers if n else 1) for n in range(workers)]
         self._threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(workers)]
         for thread in self._threads:
             thread.start()
