@@ -85,20 +85,23 @@ class Result:
         return (
             f"Last seen from {first.time_s:.1f} s to {last.time_s:.1f} s "
             f"(frames {first.frame_index} to {last.frame_index}), at the end in the box "
-            f"{x},{y},{width},{height} (x,y,w,h). Confidence {track.score:.2f}.{self._where()}"
+            f"{x},{y},{width},{height} (x,y,w,h). Confidence {track.score:.2f}."
+            + (f"\n{self.where}" if self.where else "")
         )
 
-    def _where(self) -> str:
+    @property
+    def where(self) -> str:
+        """The place in space in words, or why there is none; empty where 3D was not requested."""
         place = self.place
         if place is None:
             return ""
         if isinstance(place, NotLocalized):
-            return f"\nNo place in space: {place.reason}."
+            return f"No place in space: {place.reason}."
         last = int(self.video.frame_index[-1])
         viewpoint = "where the camera is at the query time"
         if place.query_frame != last:
             viewpoint = f"frame {place.query_frame} (frame {last}, the query time, has no camera pose)"
-        return f"\nFrom {viewpoint} it is {describe(place)}."
+        return f"From {viewpoint} it is {describe(place)}."
 
     @property
     def boxes_xyxy(self) -> Floats:
