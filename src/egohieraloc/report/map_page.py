@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -84,8 +85,12 @@ def _object(each: MappedObject, level: Level) -> SceneObject:
         axes=(first, second, third),
         deviation=float(np.linalg.norm(axes, axis=1).max()),
         last_seen_s=each.last_seen_s,
-        last_seen_at=each.last_seen_at and each.last_seen_at.isoformat(timespec="seconds"),
-        seen_later_at=each.seen_later_at and each.seen_later_at.isoformat(timespec="seconds"),
+        last_seen_at=_moment(each.last_seen_at),
+        seen_later_at=_moment(each.seen_later_at),
         confidence=each.confidence,
         size=each.size,
     )
+
+
+def _moment(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat(timespec="seconds")
