@@ -48,12 +48,12 @@ def test_a_place_is_told_and_kept_with_the_answer(memory: Memory) -> None:
     alone = memory.localizer.place(replace(answer.result, place=None, cameras=None), space())
     assert isinstance(alone.place, Localization3D)
     np.testing.assert_allclose(answer.result.place.point_world, alone.place.point_world)
-    assert alone.where in answer.summary
+    assert alone.place_words in answer.summary
     assert answer.question is not None
     kept = memory.questions.result(answer.question)
     assert isinstance(kept.place, Localization3D)
     np.testing.assert_allclose(kept.place.point_world, answer.result.place.point_world)
-    assert alone.where in memory.questions.get(answer.question).message
+    assert alone.place_words in memory.questions.get(answer.question).message
     assert memory.questions.result(memory.ask("keys").question or 0).place is None
 
 
@@ -118,4 +118,4 @@ def test_without_its_video_an_answer_has_no_place(memory: Memory) -> None:
     result = memory._placed(lost, space(), no_progress).result
     assert result is not None
     assert isinstance(result.place, NotLocalized)
-    assert "no longer there" in result.where
+    assert "no longer there" in result.place_words
