@@ -166,7 +166,7 @@ def test_places_of_saved_objects_on_a_map(run: Run, filled: Path, folder: Path) 
     code, out, err = run(f"{asked} --video 20260311_120000.mp4")
     assert code == 0, err
     assert "10 of 10 frames have a camera pose" in err
-    assert " m, " in out
+    assert "at the query time it is " in out
     code, out, err = run("memory map --memory filled --out places")
     assert (code, err) == (0, "")
     assert out.startswith("keys: ")

@@ -119,3 +119,13 @@ def test_without_its_video_an_answer_has_no_place(memory: Memory) -> None:
     assert result is not None
     assert isinstance(result.place, NotLocalized)
     assert "no longer there" in result.place_words
+
+
+def test_with_a_video_its_places_are_forgotten(memory: Memory) -> None:
+    first, _, third = memory.list()
+    memory.ask("keys", in_3d=True, space=space(), videos=[third, first])
+    assert last_places(memory).results["keys"].video.source.path == str(third.path)
+    memory.remove(third)
+    assert last_places(memory).results == {}
+    memory.ask("keys", in_3d=True, space=space(), videos=[first])
+    assert last_places(memory).results["keys"].video.source.path == str(first.path)

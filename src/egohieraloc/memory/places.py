@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from egohieraloc.errors import DataError
 from egohieraloc.memory.shelf import Shelf
 from egohieraloc.memory.values import Question
 from egohieraloc.result import Result
@@ -45,7 +46,10 @@ def _last_place(shelf: Shelf, questions: list[Question]) -> Result | str:
     seen = [question for question in questions if question.found and question.sightings]
     reason = "its place was not asked for (--3d)" if seen else "not found"
     for question in sorted(seen, key=lambda each: each.sightings[0].seen_until, reverse=True):
-        result = shelf.questions.result(question.id)
+        try:
+            result = shelf.questions.result(question.id)
+        except DataError:  # it went with its video
+            continue
         if isinstance(result.place, Localization3D):
             video = question.sightings[0].video  # where its file is now, and when it began
             source = replace(video.source, start=video.start.time)
