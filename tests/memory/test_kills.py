@@ -157,6 +157,7 @@ def test_killed_twice(tmp_path: Path, model: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_killed_fifty_times(tmp_path: Path, model: Path) -> None:
     """After any line but the last, which is that of the last segment, at once or some time into the work."""
     chance = random.Random(0)
