@@ -91,8 +91,14 @@ def main() -> None:
     difficulties: list[Difficulty] = []
     with tempfile.TemporaryDirectory() as scratch:
         built = {
-            name: answering_localizer(options.model, device=options.device, settings=s, cache=Path(scratch))
-            for name, s in asked.items()
+            name: answering_localizer(
+                options.model,
+                device=options.device,
+                engine=options.engine,
+                settings=settings,
+                cache=Path(scratch),
+            )
+            for name, settings in asked.items()
         }
         localizers = {name: localizer for name, (localizer, _) in built.items()}
         for number in range(options.rounds):

@@ -14,6 +14,7 @@ def answer_options(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", default="mini")
     parser.add_argument("--device")
+    parser.add_argument("--engine", help="torch or openvino")
     parser.add_argument("--set", dest="settings", action="append", default=[], help="as for `locate`")
     parser.add_argument("--queries", action="store_true", help="print the outcome of each query")
     parser.add_argument("--json", type=Path)

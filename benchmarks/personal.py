@@ -38,7 +38,11 @@ def main() -> None:
         queries = [query for query in queries if query.video in names]
         videos = open_videos(built, names)
         localizer, threshold = answering_localizer(
-            options.model, device=options.device, settings=options.settings, cache=Path(scratch) / "cache"
+            options.model,
+            device=options.device,
+            engine=options.engine,
+            settings=options.settings,
+            cache=Path(scratch) / "cache",
         )
         started, outcomes = time.perf_counter(), []
         for query in queries:

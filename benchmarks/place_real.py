@@ -29,6 +29,7 @@ from egohieraloc.geometry.place import last_appearance, place
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.geometry.sfm_process import reconstruct
 from egohieraloc.images import read_image
+from egohieraloc.settings import override
 from egohieraloc.types import (
     Box,
     DepthMap,
@@ -57,8 +58,9 @@ def main() -> None:
     parser.add_argument("--depth", choices=("points", "sensor"), default="points")
     parser.add_argument("--answers", choices=("given", "own"), default="given")
     parser.add_argument("--model", default="mini", help="weights for our own answers")
+    parser.add_argument("--set", dest="settings", action="append", default=[], help="of SfM, e.g. overlap=8")
     options = parser.parse_args()
-    found = poses(options.data, options.cache)
+    found = poses(options.data, options.cache, override(SfmConfig(), options.settings))
     if isinstance(found, NotLocalized):
         raise SystemExit(f"no poses: {found.reason}")
     metric = check_poses(found, true_centers(options.data))
@@ -72,13 +74,13 @@ def main() -> None:
     check_objects(objects, tracks, metric, options.data if options.depth == "sensor" else None)
 
 
-def poses(data: Path, cache: Path) -> Reconstruction | NotLocalized:
+def poses(data: Path, cache: Path, config: SfmConfig) -> Reconstruction | NotLocalized:
     started, stages = time.perf_counter(), {}
 
     def progress(stage: str, done: int, total: int) -> None:
         stages.setdefault(stage, time.perf_counter() - started)
 
-    found = reconstruct(frames(data), cache / "hololens.npz", config=SfmConfig(), progress=progress)
+    found = reconstruct(frames(data), cache / "hololens.npz", config=config, progress=progress)
     total = time.perf_counter() - started
     begun = " ".join(f"{stage} from {at:.0f} s," for stage, at in stages.items())
     print(f"structure from motion: {begun} {total:.1f} s in all")

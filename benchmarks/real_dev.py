@@ -51,6 +51,7 @@ def main() -> None:
         localizer = Localizer.from_pretrained(
             options.model,
             device=options.device,
+            engine=options.engine,
             settings=options.settings,
             cache=options.cache or Path(scratch),
         )

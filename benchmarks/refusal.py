@@ -51,14 +51,14 @@ class Row:
 
 
 def answering_localizer(
-    model: str, *, device: str | None, settings: Sequence[str], cache: Path
+    model: str, *, device: str | None, engine: str | None, settings: Sequence[str], cache: Path
 ) -> tuple[Localizer, float]:
     """A localizer that answers every question, and the threshold at which the model would refuse."""
     weights = load_weights(find_weights(model))
     config = with_settings(LocalizerConfig(), settings, weights)
     threshold = weights.calibration.threshold
     weights = replace(weights, calibration=replace(weights.calibration, threshold=0.0))
-    return Localizer(weights, device=device, config=config, cache=cache), threshold
+    return Localizer(weights, device=device, engine=engine, config=config, cache=cache), threshold
 
 
 def rows_by_group(

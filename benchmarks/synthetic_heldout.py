@@ -42,7 +42,11 @@ def main() -> None:
     for number in range(options.rounds):
         with tempfile.TemporaryDirectory() as scratch:
             localizer = Localizer.from_pretrained(
-                options.model, device=options.device, settings=options.settings, cache=Path(scratch)
+                options.model,
+                device=options.device,
+                engine=options.engine,
+                settings=options.settings,
+                cache=Path(scratch),
             )
             for query in compose_queries(
                 packs, localizer.predictor, Path(scratch), clips=options.clips, seed=number

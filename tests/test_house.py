@@ -14,6 +14,7 @@ import egohieraloc
 ROOT = Path(egohieraloc.__file__).parent
 TESTS = Path(__file__).parent
 OPTIONAL = {
+    "nncf",
     "transformers",
     "accelerate",
     "ray",
@@ -22,16 +23,21 @@ OPTIONAL = {
     "uvicorn",
     "openvino",
     "tensorboard",
+    "pillow_heif",
+    "pandas",
     "projectaria_tools",
 }
 
 # What each part may import besides itself and the parts that all may use.
 SEAM = [
+    "threads",
     "errors",
     "children",
+    "clock",
     "documents",
     "types",
     "boxes",
+    "heif",
     "files",
     "images",
     "query",

@@ -115,7 +115,7 @@ def test_the_store_asks_for_the_encoder_alone(model: Path, tmp_path: Path) -> No
         ("network.ram.attention_layers=0", r"need other weights: ram\.attention"),
         ("network.backbone.name=pvt_v2_b0", "need other weights: backbone"),
         ("network.backbone.name=none", "No backbone is called 'none'"),
-        ("network.qam.gamma=0.3", r"Unknown setting 'network\.qam\.gamma'; did you mean"),
+        ("network.qam.gamma=0.3", r"Unknown setting 'network\.qam\.gamma'; there are "),
         ("network.dpm.top_k=0", "top_k must be at least 1"),
         ("network.dpm.temperature=0.0", "temperature above 0"),
         ("network.dcf.ridge=0.0", "ridge and sigma must be above 0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,8 @@ import numpy as np
 import pytest
 
 from egohieraloc.config import SfmConfig
-from egohieraloc.poses import camera_poses
-from egohieraloc.types import NotLocalized
+from egohieraloc.poses import camera_poses, whole_video_samples
+from egohieraloc.types import NotLocalized, SampledVideo, VideoInfo, VideoSource
 
 
 class Video:
@@ -40,3 +41,21 @@ def test_reading_can_be_stopped(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         camera_poses(Video(), np.arange(5), tmp_path, SfmConfig(), progress=stop)  # type: ignore[arg-type]
     assert not list(tmp_path.rglob("job.json"))  # what is there does not pass for whole
+
+
+def test_another_query_time_finds_the_same_poses() -> None:
+    """All samples of the video get one, whatever was searched; frames chosen by hand are taken as given."""
+
+    class Sampled(Video):
+        def sample_indices(self, fps: float) -> Any:
+            return np.arange(0, 100, round(10 / fps))
+
+    def searched(frames: Any) -> SampledVideo:
+        info = VideoInfo(32, 24, Fraction(10), 100)
+        return SampledVideo(VideoSource("v"), info, 5.0, frames, frames / 10)
+
+    for until in (10, 31, 50):
+        samples = whole_video_samples(Sampled(), searched(np.arange(0, until, 2)))  # type: ignore[arg-type]
+        np.testing.assert_array_equal(samples, np.arange(0, 100, 2))
+    odd = np.array([3, 7, 9])
+    np.testing.assert_array_equal(whole_video_samples(Sampled(), searched(odd)), odd)  # type: ignore[arg-type]

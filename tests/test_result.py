@@ -22,7 +22,7 @@ from egohieraloc.geometry.reconstruction import SparsePoints
 from egohieraloc.result import Result
 from egohieraloc.result_json import mask_from, mask_part
 from egohieraloc.result_schema import schema
-from egohieraloc.types import Box, NotFound, NotLocalized, ResponseTrack
+from egohieraloc.types import Box, Localization3D, NotFound, NotLocalized, ResponseTrack
 from made_up import result as made_result
 
 SCHEMA = Path(__file__).parent.parent / "docs" / "result.schema.json"
@@ -188,7 +188,7 @@ def test_a_new_answer_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -
     made_result(track=NotFound("gone"), cameras=None).save(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["query.png", "result.json"]
     (tmp_path / "result.json").write_text("{}")
-    with pytest.raises(OutputError, match="does not belong to an earlier answer"):
+    with pytest.raises(OutputError, match=r"has other files in it, such as query\.png"):
         made_result().save(tmp_path)
 
 
@@ -225,18 +225,34 @@ def test_detections_for_supervision(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_in_words() -> None:
     assert made_result(place=None).summary == (
-        "Last seen from 1.6 s to 2.0 s (frames 24 to 30), at the end in the box 50,30,40,40 (x,y,w,h). "
+        "Last seen from 0:01.6 to 0:02.0 (frames 24 to 30), at the end in the box 50,30,40,40 (x,y,w,h). "
         "Confidence 0.87."
     )
     assert made_result(track=NotFound("Too dark."), place=None).summary == "Not found. Too dark."
-    assert "From where the camera is at the query time it is 2.2 m, in front of you" in made_result().summary
+    assert "From the camera at the query time it is 2.2 m (± 0.6 m), in front of you" in made_result().summary
 
 
 def test_another_viewpoint_is_named() -> None:
     elsewhere = replace(made_up.place(), query_frame=27)
-    assert "From frame 27 (frame 33, the query time, has no camera pose) it is" in (
+    assert "From the camera at 0:01.8, the nearest moment that has a camera pose, it is" in (
         made_result(place=elsewhere).summary
     )
+
+
+def test_doubts_are_told_saved_and_read(tmp_path: Path) -> None:
+    doubtful = made_result(place=replace(made_up.place(), doubts=("the camera path leaps at 0:01.0",)))
+    assert doubtful.summary.endswith("\nUncertain: the camera path leaps at 0:01.0.")
+    doubtful.save(tmp_path / "answer")
+    read = Result.load(tmp_path / "answer")
+    assert isinstance(read.place, Localization3D)
+    assert read.place.doubts == ("the camera path leaps at 0:01.0",)
+
+
+def test_another_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "holiday.jpg").touch()
+    with pytest.raises(OutputError, match=r"other files in it, such as holiday\.jpg, .* Choose a new"):
+        made_result().save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["holiday.jpg"]
 
 
 def test_the_query_time_is_in_the_video() -> None:
@@ -252,7 +268,7 @@ def test_short_in_a_shell_and_shown_in_a_notebook() -> None:
     page = made_result(track=NotFound("<b>Too dark</b>"))._repr_html_()
     assert "data:image/jpeg;base64," in page
     assert "<b>" not in page
-    assert "Last seen from 1.6 s" in result._repr_html_()  # also where the video is gone
+    assert "Last seen from 0:01.6" in result._repr_html_()  # also where the video is gone
 
 
 def test_tracks_are_sequences() -> None:

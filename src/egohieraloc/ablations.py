@@ -82,7 +82,9 @@ def _following() -> list[Ablation]:
         Ablation(name, "QAM", (f"network.qam.{key}=false",), False, ("vq2d", "egotracks"))
         for name, key in parts.items()
     ]
-    rows += [Ablation(f"top-k-{k}", "Top-K", (f"network.qam.candidates={k}",), False) for k in (1, 3, 5, 10)]
+    rows += [
+        Ablation(f"top-k-{k}", "Top-K of QAM", (f"network.qam.candidates={k}",), False) for k in (1, 3, 5, 10)
+    ]
     rows += [Ablation(f"skip-{k}", "k-frame skipping", (f"search.stride={k}",), False) for k in (2, 3, 4, 5)]
     grid = {
         ("alpha", "sensitivity"): (0.5, 1.5),

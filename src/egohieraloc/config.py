@@ -46,7 +46,7 @@ class NeckConfig:
 class DpmConfig:
     """Discriminative Parsing Module."""
 
-    top_k: int = 3  # K_DPM
+    top_k: int = 3  # K_DPM; the paper's Top-K ablation is qam.candidates
     temperature: float = 0.1  # of the softmax that gives Z; the paper's is 1, which confines Z to [.12, .88]
     foreground: bool = True  # ablation: without O
     likelihood: bool = True  # ablation: without Z
@@ -243,6 +243,9 @@ class SfmConfig:
     attach_neighbours: int = (
         6  # frames of the map on each side that a frame registered into it is matched with
     )
+    adjust_growth: float = 1.3  # how far the map grows between two adjustments of all of it
+    adjust_rounds: int = 3  # rounds of such an adjustment, each without the points that fit badly, at most
+    adjust_thinned: bool = True  # whether it leaves out points where others say the same
     min_inliers: int = 30  # 2D-3D matches a frame must keep to have a pose
     max_reprojection_px: float = 4.0  # median over a frame's points; a pose above it is dropped
     anchor_error_m: float = 0.5  # how far images of known position may be off (paper: 30)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from egohieraloc.errors import OutputError, QueryError
 from egohieraloc.files import atomic_path
+from egohieraloc.heif import is_heif, read_heif
 from egohieraloc.types import Box, Bytes, Mask, Rgb
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ Pixels = TypeVar("Pixels")
 
 def read_image(path: str | Path) -> Rgb:
     """Read an image as (H, W, 3) RGB. Transparent pixels have the colour that is stored under them."""
+    if is_heif(path):
+        return read_heif(path)
     return _decoded(Path(path), _rgb)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +38,7 @@ from egohieraloc.inference.search import QuerySearch
 from egohieraloc.inference.store import FeatureStore, default_cache
 from egohieraloc.models.query_mask import MaskProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
-from egohieraloc.poses import camera_poses
+from egohieraloc.poses import camera_poses, whole_video_samples
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
 from egohieraloc.recorded import recorded_cameras
@@ -49,6 +50,7 @@ from egohieraloc.types import (
     FramePrediction,
     Ints,
     NotLocalized,
+    QueryMask,
     ResponseTrack,
     Rgb,
     SampledVideo,
@@ -57,6 +59,7 @@ from egohieraloc.versions import versions
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
+logger = logging.getLogger(__name__)
 DepthSource = Callable[[Sequence[int]], Mapping[int, DepthMap]]  # frame numbers to maps, where there are any
 
 
@@ -103,6 +106,7 @@ class Localizer:
         weights: Weights,
         *,
         device: str | None = None,
+        engine: str | None = None,
         config: LocalizerConfig | None = None,
         cache: Path | None = None,
         provider: MaskProvider | None = None,
@@ -110,7 +114,7 @@ class Localizer:
         self.config = config or LocalizerConfig()
         self.weights = weights if self.config.network is None else weights.with_settings(self.config.network)
         self.cache = cache or default_cache()
-        self.predictor = Predictor(self.weights, device=device, provider=provider)
+        self.predictor = Predictor(self.weights, device=device, engine=engine, provider=provider)
         self._last: tuple[Query, PreparedQuery] | None = None
 
     @classmethod
@@ -119,19 +123,20 @@ class Localizer:
         name: str | Path = "mini",
         *,
         device: str | None = None,
+        engine: str | None = None,
         config: LocalizerConfig | None = None,
         settings: Iterable[str] = (),
         cache: Path | None = None,
         provider: MaskProvider | None = None,
     ) -> Localizer:
-        """With the weights that ship under a name, or of a file. The device is chosen unless given.
+        """With the weights that ship under a name, or of a file. Device and engine are chosen unless given.
 
         settings: changes of the config, as `temporal.rule=paper` or `network.qam.decay=0.3`;
         cache: folder for features of videos, shared by all queries; `provider` makes the query's mask.
         """
         weights = load_weights(find_weights(name))
         config = with_settings(config or LocalizerConfig(), settings, weights)
-        return cls(weights, device=device, config=config, cache=cache, provider=provider)
+        return cls(weights, device=device, engine=engine, config=config, cache=cache, provider=provider)
 
     def encode(
         self,
@@ -149,7 +154,7 @@ class Localizer:
         the answer is the same.
         """
         sampled = video.sampled(self.config.search.fps, indices=indices)
-        name = f"{video.content_hash} {self.weights.features_fingerprint}".encode()
+        name = f"{video.content_hash} {self.predictor.features_fingerprint}".encode()
         key = hashlib.blake2b(name + sampled.frame_index.tobytes(), digest_size=12).hexdigest()
         encoded = self._stored(sampled, key, video).until(until_s)
         if dense:
@@ -183,6 +188,10 @@ class Localizer:
             maps=maps_of(found, encoded.letterbox),
             versions=self._versions(found.looks),
         )
+
+    def foreground(self, query: Query | str | Path) -> QueryMask:
+        """What of a query will be searched: its pixels as the network sees them."""
+        return self.predictor.prepare(_asked(query)).mask
 
     def recall(self, query: Query, encoded: EncodedVideo, *, most: int = 5) -> list[Glimpse]:
         """The moments that look most like the query, from what is remembered alone: neither features nor the
@@ -223,7 +232,7 @@ class Localizer:
 
     def locate(
         self,
-        query: Query,
+        query: Query | str | Path,
         video: Video | str | Path,
         *,
         until_s: float | None = None,
@@ -233,11 +242,11 @@ class Localizer:
     ) -> Result:
         """Find the last appearance of the query before `until_s`, the query time (default: the end).
 
+        query: a path stands for an image of the object alone; `Query.from_image` also takes its box.
         in_3d: also where it is, seen from the camera at the query time. Camera poses come from the video
         itself, unless `space` brings them.
         """
-        if not isinstance(video, Video):
-            video = Video.open(video)
+        video, query = _opened(video), _asked(query)
         clock = _Clock()
         encoded = self.encode(video, until_s=until_s, progress=progress)
         clock.lap("read the video")
@@ -245,6 +254,22 @@ class Localizer:
         clock.lap("search for the object")
         result = replace(result, timings_s=clock.laps)
         return self._placed(result, video, space, progress) if in_3d else result
+
+    def locate_many(
+        self,
+        queries: Iterable[Query | str | Path],
+        videos: Iterable[Video | str | Path],
+        *,
+        until_s: float | None = None,
+        progress: Progress = no_progress,
+    ) -> Iterator[Result]:
+        """An answer for each video and query, video by video: each is encoded once, and answers come as they
+        are found."""
+        asked = [_asked(query) for query in queries]
+        for video in videos:
+            encoded = self.encode(_opened(video), until_s=until_s, progress=progress)
+            for query in asked:
+                yield self.ask(query, encoded, progress=progress)
 
     def place(
         self, result: Result, space: SpaceSources | None = None, *, progress: Progress = no_progress
@@ -266,13 +291,16 @@ class Localizer:
             cameras = given.at_frames(samples)
         else:
             anchors = space.reference.anchors if isinstance(space.reference, PosedImages) else ()
+            whole = whole_video_samples(video, result.video)
             sfm = self.config.sfm
-            cameras = camera_poses(video, samples, self.cache, sfm, anchors=anchors, progress=progress)
+            cameras = camera_poses(video, whole, self.cache, sfm, anchors=anchors, progress=progress)
         clock.lap("camera poses")
         if isinstance(cameras, NotLocalized):
             return replace(result, place=cameras, timings_s=clock.laps)
         if space.reference is not None:
             cameras = to_metres(cameras, space.reference)
+        if result.video.until_s is not None:
+            cameras = cameras.until(result.query_time_s)
         track = result.track
         predictions = last_appearance(track.predictions) if isinstance(track, ResponseTrack) else ()
         cameras = with_visible_points(cameras, [p.frame_index for p in predictions])
@@ -282,15 +310,19 @@ class Localizer:
             cameras, maps = in_one_unit(cameras, maps, self.config.place.depth)
         config = self.config.place
         found = place(predictions, cameras, query_time_s=result.query_time_s, depth=maps, config=config)
+        others = tuple(
+            place(other.predictions, cameras, query_time_s=result.query_time_s, config=config)
+            for other in result.alternatives
+        )
         clock.lap("place in space")
-        return replace(result, place=found, cameras=cameras, timings_s=clock.laps)
+        placed = replace(result, place=found, alternative_places=others)
+        return replace(placed, cameras=cameras, timings_s=clock.laps)
 
     def track(
         self, video: Video | str | Path, box: Box, *, at_s: float, backward: bool = False
     ) -> Iterator[FramePrediction]:
         """Follow what a box shows at a time through the rest of the video, an answer for every sample."""
-        if not isinstance(video, Video):
-            video = Video.open(video)
+        video = _opened(video)
         start = video.frame_at(at_s)
         indices = video.sample_indices(self.config.search.fps)
         walk = indices[indices < start.index][::-1] if backward else indices[indices > start.index]
@@ -302,8 +334,16 @@ class Localizer:
         return LiveSession(self, fps=fps)
 
 
+def _opened(video: Video | str | Path) -> Video:
+    return video if isinstance(video, Video) else Video.open(video)
+
+
+def _asked(query: Query | str | Path) -> Query:
+    return query if isinstance(query, Query) else Query.from_image(query)
+
+
 class _Clock:
-    """How long each step took."""
+    """How long each step took; the logger `egohieraloc.localize` tells it at the level INFO."""
 
     def __init__(self, laps: tuple[tuple[str, float], ...] = ()) -> None:
         self.laps = laps
@@ -312,6 +352,7 @@ class _Clock:
     def lap(self, name: str) -> None:
         now_s = time.perf_counter()
         self.laps += ((name, now_s - self._last_s),)
+        logger.info("%s: %.1f s", name, now_s - self._last_s)
         self._last_s = now_s
 
 

@@ -7,6 +7,7 @@ import html
 
 import cv2
 
+from egohieraloc.clock import clock
 from egohieraloc.errors import VideoError
 from egohieraloc.query import Query
 from egohieraloc.types import Box, NotFound, ResponseTrack, Rgb, VideoSource
@@ -23,7 +24,7 @@ def answer_html(query: Query, source: VideoSource, track: ResponseTrack | NotFou
         last = track.predictions[-1]
         try:
             frame = Video.reopen(source).frame(last.frame_index)
-            images.append((f"{frame.time_s:.1f} s", _shown(frame.rgb, last.box)))
+            images.append((clock(frame.time_s), _shown(frame.rgb, last.box)))
         except VideoError:
             pass
     figures = "".join(

@@ -14,7 +14,7 @@ from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.geometry.sfm_process import Anchor, reconstruct
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.settings import to_dict
-from egohieraloc.types import Frame, Ints, NotLocalized
+from egohieraloc.types import Frame, Ints, NotLocalized, SampledVideo
 from egohieraloc.video.reader import Video
 
 
@@ -41,6 +41,13 @@ def camera_poses(
         anchors=anchors,
         progress=lambda stage, done, total: progress(f"poses: {stage}", done, total),
     )
+
+
+def whole_video_samples(video: Video, searched: SampledVideo) -> Ints:
+    """Numbers of the frames that get a pose: all samples of the video, also those after the query time, so
+    that poses are computed once a video. Frames that were chosen by hand are taken as they are."""
+    samples = video.sample_indices(searched.sample_fps)
+    return samples if np.isin(searched.frame_index, samples).all() else searched.frame_index
 
 
 def _counted(frames: Iterable[Frame], count: int, progress: Progress) -> Iterator[Frame]:

@@ -11,8 +11,20 @@ LABELS = {
     "look": "Searching",
     "decode": "Searching closely",
     "follow": "Tracking",
+    "poses: reading": "Where you walked: reading",
+    "poses: features": "Where you walked: finding landmarks",
+    "poses: calibrating": "Where you walked: measuring the lens",
+    "poses: matching": "Where you walked: comparing images",
+    "poses: mapping": "Where you walked: building a map",
+    "poses: attaching": "Where you walked: comparing with the map",
+    "poses: registering": "Where you walked: filling gaps",
     "videos": "Videos",
 }
+
+
+def label(stage: str) -> str:
+    """What a stage is called for people."""
+    return LABELS.get(stage, stage)
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
@@ -26,7 +38,7 @@ def progress_bars(*, enabled: bool = True) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description:18}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description:36}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     hidden = not (enabled and console.is_terminal)
     with Bars(*columns, console=console, disable=hidden, transient=True) as bars:
@@ -34,7 +46,7 @@ def progress_bars(*, enabled: bool = True) -> Iterator[Progress]:
 
         def show(stage: str, done: int, total: int) -> None:
             if stage not in tasks:  # what was done before counts for the bar, not for its speed
-                tasks[stage] = bars.add_task(LABELS.get(stage, stage), total=total, completed=done)
+                tasks[stage] = bars.add_task(label(stage), total=total, completed=done)
             bars.update(tasks[stage], completed=done, total=total)
 
         yield show

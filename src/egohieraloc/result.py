@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from egohieraloc.clock import clock
 from egohieraloc.documents import read_json
 from egohieraloc.errors import DataError, MissingExtraError, OutputError
 from egohieraloc.files import atomic_folder, finish_folder, write_json
@@ -53,6 +55,7 @@ class Result:
     query_mask: QueryMask | None = None  # the query's foreground as the network saw it
     maps: tuple[FrameMaps, ...] = ()  # what decided, for some samples of the track
     place: Localization3D | NotLocalized | None = None  # None: 3D was not requested
+    alternative_places: tuple[Localization3D | NotLocalized, ...] = ()  # of `alternatives`, where it was
     cameras: Reconstruction | None = None  # the poses that `place` stands on
     timings_s: tuple[tuple[str, float], ...] = ()  # differs each time, so it is not saved
     versions: dict[str, str] = field(default_factory=dict)
@@ -83,22 +86,37 @@ class Result:
         first, last = track.predictions[0], track.predictions[-1]
         x, y, width, height = (round(v) for v in last.box.xywh)
         return (
-            f"Last seen from {first.time_s:.1f} s to {last.time_s:.1f} s "
+            f"Last seen from {clock(first.time_s)} to {clock(last.time_s)} "
             f"(frames {first.frame_index} to {last.frame_index}), at the end in the box "
             f"{x},{y},{width},{height} (x,y,w,h). Confidence {track.score:.2f}.{self._where()}"
         )
 
     def _where(self) -> str:
+        doubts = self.place.doubts if isinstance(self.place, Localization3D) else ()
+        lines = [self.place_words, *(f"Uncertain: {doubt}." for doubt in doubts)]
+        return "".join(f"\n{line}" for line in lines if line)
+
+    @property
+    def place_words(self) -> str:
+        """Where in space, in words; empty where that was not asked."""
         place = self.place
         if place is None:
             return ""
         if isinstance(place, NotLocalized):
-            return f"\nNo place in space: {place.reason}."
-        last = int(self.video.frame_index[-1])
-        viewpoint = "where the camera is at the query time"
-        if place.query_frame != last:
-            viewpoint = f"frame {place.query_frame} (frame {last}, the query time, has no camera pose)"
-        return f"\nFrom {viewpoint} it is {describe(place)}."
+            return f"No place in space: {place.reason.rstrip('.')}."
+        viewpoint, seen_from_s = "the camera at the query time", self.viewpoint_time_s
+        if seen_from_s is not None:
+            viewpoint = f"the camera at {clock(seen_from_s)}, the nearest moment that has a camera pose,"
+        return f"From {viewpoint} it is {describe(place)}."
+
+    @property
+    def viewpoint_time_s(self) -> float | None:
+        """The moment from whose camera the place is seen; None where that is the query time itself."""
+        if not isinstance(self.place, Localization3D) or self.cameras is None:
+            return None
+        times_s = {frame.index: frame.time_s for frame in self.cameras.frames}
+        time_s = times_s.get(self.place.query_frame, self.query_time_s)
+        return None if abs(time_s - self.query_time_s) <= 1 / self.video.sample_fps else time_s
 
     @property
     def boxes_xyxy(self) -> Floats:
@@ -112,13 +130,23 @@ class Result:
         return [mask_on_image(p.mask, p.mask_box, info.width, info.height) for p in track]
 
     def to_rows(self) -> list[dict[str, float]]:
-        """One flat row per sample of the track, for `pandas.DataFrame(result.to_rows())` and its like."""
+        """One flat row per sample of the track: frame, sample, time_s, score, x1, y1, x2, y2."""
         track = self.track.predictions if isinstance(self.track, ResponseTrack) else ()
         return [
             {"frame": p.frame_index, "sample": p.sample, "time_s": p.time_s, "score": p.score}
             | dict(zip(("x1", "y1", "x2", "y2"), p.box, strict=True))
             for p in track
         ]
+
+    def to_dataframe(self) -> Any:
+        """`to_rows` as a pandas.DataFrame; needs the package pandas."""
+        try:
+            from pandas import DataFrame
+        except ImportError as error:
+            raise MissingExtraError("pandas", "detections") from error
+        return DataFrame(
+            self.to_rows(), columns=["frame", "sample", "time_s", "score", "x1", "y1", "x2", "y2"]
+        )
 
     def to_supervision(self) -> list[Any]:
         """One `supervision.Detections` per sample of the track; needs the package supervision."""
@@ -156,7 +184,12 @@ class Result:
             curve=parts.curve_part(self.curve, self.video),
             intervals=list(self.curve.intervals),
             alternatives=[
-                CandidatePart(score=t.score, track=parts.prediction_rows(t)) for t in self.alternatives
+                CandidatePart(
+                    score=track.score,
+                    track=parts.prediction_rows(track),
+                    place=None if place is None else parts.place_part(place),
+                )
+                for track, place in zip_longest(self.alternatives, self.alternative_places)
             ],
             maps=[parts.maps_part(maps) for maps in self.maps],
             place=None if self.place is None else parts.place_part(self.place),
@@ -177,6 +210,9 @@ class Result:
             else NotFound(document.reason or "", document.score),
             curve=parts.curve_from(document),
             alternatives=tuple(parts.track_from(each.track, each.score) for each in document.alternatives),
+            alternative_places=tuple(
+                parts.place_from(each.place) for each in document.alternatives if each.place is not None
+            ),
             query_mask=None
             if document.query.foreground is None
             else parts.foreground_from(document.query.foreground),
@@ -262,10 +298,13 @@ def answer_folder(folder: str | Path, *inputs: str | Path | None) -> AbstractCon
     with suppress(OSError):  # it may not be there yet
         finish_folder(folder, replaces=FILES)
     there = [folder / name for name in FILES if (folder / name).exists()]
-    if there and not _is_answer(folder / "result.json"):
-        raise OutputError(
-            f"{there[0]} exists and does not belong to an earlier answer. Choose another folder."
-        )
+    if not _is_answer(folder / "result.json"):
+        others = sorted(path.name for path in folder.glob("[!.]*"))
+        if others:
+            raise OutputError(
+                f"{folder} has other files in it, such as {others[0]}, and no earlier answer. "
+                "Choose a new or an empty folder."
+            )
     for path in inputs:
         if path is not None and any(Path(path).resolve().is_relative_to(file.resolve()) for file in there):
             raise OutputError(f"{path} would be replaced by the answer. Choose another folder.")

@@ -231,6 +231,7 @@ def place_part(place: Localization3D | NotLocalized) -> PlacePart | NoPlacePart:
         ],
         posed_frames=place.posed_frames,
         num_frames=place.num_frames,
+        doubts=list(place.doubts),
     )
 
 
@@ -249,6 +250,7 @@ def place_from(part: PlacePart | NoPlacePart) -> Localization3D | NotLocalized:
             ViewEvidence(view.frame, np.array(view.point_world), *(getattr(view, name) for name in FACTORS))
             for view in part.views
         ),
+        tuple(part.doubts),
     )
 
 

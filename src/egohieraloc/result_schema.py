@@ -47,13 +47,6 @@ class PredictionPart(Part):
     mask: MaskPart | None = None
 
 
-class CandidatePart(Part):
-    """An appearance that was not chosen."""
-
-    score: float
-    track: list[PredictionPart]
-
-
 class CurvePart(Part):
     """One value per sample; `threshold` is the level down to which an appearance reaches."""
 
@@ -147,6 +140,7 @@ class PlacePart(Part):
     posed_frames: int
     num_frames: int
     views: list[ViewPart]
+    doubts: list[str] = []  # why it may be off by more than its covariance says
 
 
 class NoPlacePart(Part):
@@ -156,6 +150,14 @@ class NoPlacePart(Part):
     reason: str
     posed_frames: int
     num_frames: int
+
+
+class CandidatePart(Part):
+    """An appearance that was not chosen."""
+
+    score: float
+    track: list[PredictionPart]
+    place: PlacePart | NoPlacePart | None = None
 
 
 class CameraPart(Part):
@@ -189,6 +191,7 @@ class ResultDocument(Part):
 
     format: Literal["egohieraloc-result"]
     version: Literal[1]
+    box_format: Literal["x1,y1,x2,y2"] = "x1,y1,x2,y2"  # of every box here, in pixels of its image
     found: bool
     score: float
     reason: str | None

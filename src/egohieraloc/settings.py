@@ -1,6 +1,6 @@
 """Settings as plain values and back: from TOML and JSON, changed by words like `qam.decay=0.4`, checked.
 
-An unknown key is an error that names the nearest one.
+An unknown key is an error that names the one that is near, or all there are.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ def update(config: Config, values: Mapping[str, Any], *, where: str = "") -> Con
     for key, value in values.items():
         name = f"{where}{key}"
         if key not in hints:
-            near = difflib.get_close_matches(key, hints, n=1, cutoff=0)
-            raise ConfigError(f"Unknown setting '{name}'; did you mean '{where}{near[0]}'?")
+            near = difflib.get_close_matches(key, hints, n=1)
+            known = f"did you mean '{where}{near[0]}'?" if near else f"there are {', '.join(sorted(hints))}."
+            raise ConfigError(f"Unknown setting '{name}'; {known}")
         current = getattr(config, key)
         if dataclasses.is_dataclass(current) and isinstance(value, Mapping):
             changes[key] = update(current, value, where=f"{name}.")

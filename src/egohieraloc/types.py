@@ -22,6 +22,7 @@ Mask = NDArray[np.bool_]  # (H, W)
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
+DEVIATIONS_95 = 2.7955  # standard deviations within which 95 % of a normal distribution in 3D lie
 
 
 @dataclass(frozen=True)
@@ -301,10 +302,16 @@ class Localization3D:
     num_frames: int
     query_frame: int  # whose pose stands for the query time
     views: tuple[ViewEvidence, ...] = field(default=(), repr=False)
+    doubts: tuple[str, ...] = ()  # why it may be off by more than `uncertainty`
 
     @property
     def distance(self) -> float:
         return float(np.linalg.norm(self.displacement))
+
+    @property
+    def uncertainty(self) -> float:
+        """The longest half-axis of the ellipsoid that holds the point in 95 of 100 cases."""
+        return DEVIATIONS_95 * math.sqrt(max(float(np.linalg.eigvalsh(self.covariance)[-1]), 0.0))
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def asked(monkeypatch) -> SimpleNamespace:
 
     def answer(query, video, **options):
         vars(seen).update(options, video=video)
-        return SimpleNamespace(summary="Not found.")
+        return SimpleNamespace(summary="Last seen.", found=True)
 
     monkeypatch.setattr(common, "build_localizer", lambda *a: SimpleNamespace(locate=answer))
     return seen

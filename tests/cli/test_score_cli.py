@@ -78,6 +78,7 @@ def test_compare(vq2d, tmp_path):
     words = ("--annotations", annotations, "--first", perfect, "--second", half, "--resamples", 200)
     shown = call("compare", "vq2d", *words, "--json", tmp_path / "c.json")
     assert "vq2d, 200 resamples" in shown
+    assert "Only 7 queries: below 30" in shown
     saved = json.loads((tmp_path / "c.json").read_text())
     success = saved["results"]["success %"]
     assert success["value"] == pytest.approx(100 * 4 / 7)

@@ -77,6 +77,16 @@ def decoded(score: float, left: float = 0.0) -> Decoded:
     return Decoded(score, Box(left, 10, left + 8, 14), mask, MAPS)
 
 
+class Counts(list[int]):
+    """A predictor's state that counts the samples of each run."""
+
+    def rows(self, index: list[int]) -> Counts:
+        return Counts(self[row] for row in index)
+
+    def after(self, samples: int) -> Counts:
+        return Counts(count + samples for count in self)
+
+
 @dataclass
 class NumberReader:
     """A predictor whose descriptors are the images' grey values; its state counts what it has seen."""
@@ -84,6 +94,7 @@ class NumberReader:
     config: SimpleNamespace
     encoded: list[int]
     batches: list[list[int]]
+    largest_batch: int = 16
 
     @classmethod
     def make(cls) -> NumberReader:
@@ -102,11 +113,13 @@ class NumberReader:
     def tokens(self, query: object) -> NDArray[np.float32]:
         return np.ones((1, 1), np.float32)
 
-    def start(self, query: object) -> int:
-        return 0
+    def start(self, query: object, *, runs: int = 1) -> Counts:
+        return Counts([0] * runs)
 
-    def decode(self, query: object, features: PackedFeatures, state: int) -> tuple[list[Decoded], int]:
+    def decode(self, query: object, features: PackedFeatures, state: Counts) -> tuple[list[Decoded], Counts]:
         values = features.match[:, 0, 0, 0].tolist()
         assert values
         self.batches.append(values)
-        return [decoded(state + i, left=v) for i, v in enumerate(values)], state + len(values)
+        times = len(values) // len(state)
+        counted = [count + time for count in state for time in range(times)]
+        return [decoded(c, left=v) for c, v in zip(counted, values, strict=True)], state.after(times)

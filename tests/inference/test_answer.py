@@ -113,7 +113,7 @@ def test_nothing_alike(samples: dict[int, Decoded]) -> None:
 def test_a_weak_answer_is_not_found_and_says_so() -> None:
     result = ask({2: decoded(0.3)}, 5, calibration=Calibration(threshold=0.5))
     assert isinstance(result.track, NotFound)
-    assert result.track.reason == "The best candidate, at 0.4 s, has confidence 0.30; answers need 0.50."
+    assert "best guess, at 0:00.4, has confidence 0.30, an answer needs 0.50." in result.track.reason
     assert result.track.score == pytest.approx(0.3)
     assert result.alternatives[0].start == 2  # it is still there to look at
 
@@ -146,7 +146,7 @@ def test_a_candidate_below_the_threshold_does_not_win() -> None:
     assert [t.start for t in result.alternatives] == [20]
     missed = ask(samples, 30, config=TemporalConfig(), calibration=Calibration(threshold=0.95))
     assert isinstance(missed.track, NotFound)
-    assert missed.track.reason == "The best candidate, at 1.0 s, has confidence 0.90; answers need 0.95."
+    assert "best guess, at 0:01.4, has confidence 0.90, an answer needs 0.95." in missed.track.reason
     assert [t.start for t in missed.alternatives] == [5, 20]
 
 

@@ -56,13 +56,24 @@ def test_batches_come_in_few_sizes_and_carry_the_state_on(
     match, sizes = predictor.match, []
     monkeypatch.setattr(predictor, "match", lambda q, p, s: (sizes.append(len(p)), match(q, p, s))[1])
     together, last = predictor.decode(query, long, predictor.start(query))
-    assert sizes == [8, 8, 4, 2, 1]
+    assert sizes == [16, 4, 2, 1]
     state, alone = predictor.start(query), []
-    for first, size in zip((0, 8, 16, 20, 22), (8, 8, 4, 2, 1), strict=True):
+    for first, size in zip((0, 16, 20, 22), (16, 4, 2, 1), strict=True):
         answers, state = predictor.decode(query, long[first : first + size], state)
         alone += answers
     assert [a.score for a in together] == [a.score for a in alone]
     assert torch.equal(last.position, state.position)
+
+
+def test_runs_side_by_side_answer_as_each_alone(predictor: Predictor, packed: PackedFeatures) -> None:
+    query = predictor.prepare(QUERY)
+    runs = [np.arange(5) % 3, np.arange(1, 6) % 3]
+    together, last = predictor.decode(query, packed[np.concatenate(runs)], predictor.start(query, runs=2))
+    for number, run in enumerate(runs):
+        alone, state = predictor.decode(query, packed[run], predictor.start(query))
+        beside = together[5 * number : 5 * number + 5]
+        assert [a.score for a in beside] == pytest.approx([a.score for a in alone], abs=1e-3)
+        assert torch.allclose(last.rows([number]).position, state.position)
 
 
 def test_stored_features_answer_like_fresh_ones(

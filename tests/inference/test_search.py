@@ -68,8 +68,24 @@ def test_the_state_runs_on_across_chunks(tmp_path: Path) -> None:
     search = search_over(encoded, reader, config=ONLY, progress=lambda *words: seen.append(words))
     found = search.decode(np.ones(STRETCH + 3))
     assert [found[s].score for s in range(STRETCH + 3)] == list(range(STRETCH + 3))
-    assert [len(b) for b in reader.batches] == [STRETCH, 3]
-    assert seen == [("decode", STRETCH, STRETCH + 3), ("decode", STRETCH + 3, STRETCH + 3)]
+    assert [len(b) for b in reader.batches] == [16, 3]
+    assert seen == [("decode", done, STRETCH + 3) for done in (16, 19)]
+
+
+def test_stretches_go_side_by_side_and_answer_as_each_alone(tmp_path: Path) -> None:
+    """Lengths 1, 2, 3, 5 and 9: whoever ends early keeps its first answers."""
+    reader = NumberReader.make()
+    lengths = [5, 1, 9, 3, 2]
+    coarse = np.concatenate([[0.0] + [1.0] * length for length in lengths])
+    encoded = encoded_values(tmp_path, list(range(len(coarse))))
+    found = search_over(encoded, reader, config=ONLY).decode(coarse)
+    starts = np.cumsum([0, *lengths[:-1]]) + np.arange(1, len(lengths) + 1)
+    expected = {
+        first + time: time for first, length in zip(starts, lengths, strict=True) for time in range(length)
+    }
+    assert {sample: answer.score for sample, answer in found.items()} == expected
+    assert all(answer.box.x1 == sample for sample, answer in found.items())
+    assert len(reader.batches) < len(lengths)
 
 
 @pytest.mark.parametrize("stride", [2, 3, 5, STRETCH + 1])

@@ -114,6 +114,14 @@ def test_filters_of_several_sizes_answer_side_by_side_as_alone() -> None:
         torch.testing.assert_close(together[:, number], respond(frame, [each])[:, 0], atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("patch_size", [(6, 6), (5, 7), (14, 14)])
+def test_one_filter_for_all_frames_responds_as_one_for_each(patch_size: tuple[int, int]) -> None:
+    """Two ways to the same response: adding up cells, and Fourier transforms."""
+    frames, filters = torch.randn(3, 8, 11, 12), [torch.randn(1, 8, *patch_size)]
+    each = [one.expand(3, -1, -1, -1) for one in filters]
+    torch.testing.assert_close(respond(frames, filters), respond(frames, each), atol=1e-4, rtol=1e-4)
+
+
 def test_half_precision_is_computed_in_full() -> None:
     patch = features(1, 4, 5, 5).bfloat16()
     found = solve_filter(patch, gaussian_target(5, 5, 0.7), 1e-2)

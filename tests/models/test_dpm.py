@@ -48,6 +48,12 @@ def test_each_query_of_a_batch_has_its_own_members() -> None:
     torch.testing.assert_close(found, torch.tensor([[0.9, -0.2], [0.4, -0.5]]))
 
 
+def test_one_querys_weights_count_for_every_frame() -> None:
+    similarity, weight = torch.randn(3, 5, 9), torch.tensor([[1.0, 0, 0.5, 1, 0, 0, 1, 0.2, 0]])
+    shared, each = top_k_mean(similarity, weight, 3), top_k_mean(similarity, weight.expand(3, -1), 3)
+    torch.testing.assert_close(shared, each)
+
+
 def test_maps_from_cosines_by_hand() -> None:
     """Cells at 0 and 90 degrees, foreground at 0 and 60, background at 90."""
     cells = unit(0, 90).T[None, :, None, :]  # (1, 2, 1, 2)

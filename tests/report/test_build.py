@@ -43,7 +43,7 @@ def embedded(report: Path) -> dict[str, Any]:
 def test_all_files_of_an_answer(answer: Result, tmp_path: Path) -> None:
     page = save_report(answer, tmp_path / "out", notes=("A note.",))
     assert page == tmp_path / "out" / "report.html"
-    assert {path.name for path in page.parent.iterdir()} == set(FILES) - {"query_mask.png"}
+    assert {path.name for path in page.parent.iterdir()} == set(FILES) - {"query_mask.png", "views"}
     assert len(Video.open(page.parent / "overlay.mp4").times_s) == SAMPLES
     shown = embedded(page)
     saved = json.loads((page.parent / "result.json").read_text())
@@ -109,7 +109,8 @@ def test_every_sample_of_a_short_video_has_its_own(video: Video, answer: Result)
 def test_in_a_long_video_the_track_has_its_own_and_others_share(
     video: Video, answer: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = build._thumbnails(video, answer)
+    short = replace(answer, track=track(7, 8, 0.9), alternatives=())
+    own = build._thumbnails(video, short)
     monkeypatch.setattr(build, "MAX_IMAGES", 4)
-    few = build._thumbnails(video, replace(answer, track=track(7, 8, 0.9), alternatives=()))
+    few = build._thumbnails(video, short)
     assert [own.index(image) for image in few] == [0, 0, 0, 3, 3, 3, 6, 7, 8, 9, 9, 9]

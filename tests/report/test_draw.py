@@ -68,8 +68,9 @@ def test_mask_lies_where_its_box_says() -> None:
     shown = FramePrediction(0, 0, 0.0, 0.5, Box(0, 0, 1, 1), mask, Box(0, 0, 200, 120))
     changed = (draw_frame(frame, shown, 100, 60) != plain).any(-1)
     rows, columns = np.nonzero(changed[18:45, 25:90])
-    assert (columns.min() + 25, columns.max() + 26) == (30, 60)
-    assert (rows.min() + 18, rows.max() + 19) == (20, 40)
+    assert (columns.min() + 25, columns.max() + 26) == (30 - 2, 60 + 2)  # a bright line and a dark one
+    assert (rows.min() + 18, rows.max() + 19) == (20 - 2, 40 + 2)
+    assert not changed[26:38, 34:58].any()  # the object keeps its colours
     outside = FramePrediction(0, 0, 0.0, 0.5, Box(0, 0, 1, 1), np.ones((6, 10), bool), Box(-200, 0, -1, 120))
     assert not (draw_frame(frame, outside, 100, 60) != plain)[18:45, 35:90].any()
 
@@ -154,4 +155,4 @@ def test_lines_have_a_dark_edge_on_any_ground() -> None:
     shown = FramePrediction(0, 0, 0.0, 0.5, Box(20, 40, 90, 90), mask, Box(120, 120, 320, 320))
     image = draw_frame(frame, shown, 400, 400)
     assert [image[60, x].tolist() for x in (19, 20, 21)] == [list(DARK), list(COLOUR), list(DARK)]
-    assert [image[220, x].tolist() for x in (120, 121)] == [list(COLOUR), list(DARK)]
+    assert [image[220, x].tolist() for x in (118, 119)] == [list(DARK), list(COLOUR)]

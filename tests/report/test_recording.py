@@ -15,7 +15,7 @@ from egohieraloc.geometry.camera import Camera
 from egohieraloc.images import write_image
 from egohieraloc.report.recording import TIMELINE, write_recording
 from egohieraloc.result import Result
-from egohieraloc.types import Localization3D, NotFound, ResponseTrack, ScoreCurve
+from egohieraloc.types import DEVIATIONS_95, Localization3D, NotFound, ResponseTrack, ScoreCurve
 from egohieraloc.video.reader import Video
 from made_up import SAMPLES, cameras, result, track
 
@@ -92,7 +92,9 @@ def test_everything_is_on_the_videos_time(answer: Result, tmp_path: Path) -> Non
     [sizes] = [v for v in values(found["/world/object"], "Ellipsoids3D:half_sizes") if v]
     columns = np.reshape(turn[0], (3, 3)).T
     assert np.linalg.det(columns) == pytest.approx(1)
-    assert columns * np.square(sizes[0]) @ columns.T == pytest.approx(4 * answer.place.covariance)
+    assert columns * np.square(sizes[0]) @ columns.T == pytest.approx(
+        DEVIATIONS_95**2 * answer.place.covariance
+    )
     smooth = rows(found["/score/smooth"], "Scalars:scalars")
     assert [(time, value[0]) for time, value in smooth] == [
         (pytest.approx(t), pytest.approx(v))

@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -23,6 +24,7 @@ from egohieraloc.types import (
     Localization3D,
     NotFound,
     NotLocalized,
+    QueryMask,
     ResponseTrack,
     SampledVideo,
     ScoreCurve,
@@ -52,6 +54,7 @@ class FakeLocalizer:
         *,
         until_s: float | None = None,
         in_3d: bool = False,
+        space: Any = None,
         progress: Progress = no_progress,
     ) -> Result:
         if (self.switches / "die").exists():
@@ -71,12 +74,22 @@ class FakeLocalizer:
         if (self.switches / "miss").exists():
             return Result(query, sampled, NotFound("Nothing looks like it.", 0.2), curve, tracks[:1])
         result = Result(query, sampled, tracks[0], curve, tracks[1:])
+        if space is not None:
+            (self.switches / f"height-{space.reference.height_m}").touch()
         if not in_3d:
             return result
         self._work_once(f"posed-{source.content_hash}", "poses: matching", 4, progress)
         if (self.switches / "lost").exists():
             return replace(result, place=NotLocalized(f"its last words are in {video}.work/log.txt", 0, 20))
-        return replace(result, place=_place(), cameras=_cameras(sampled))
+        other = replace(_place(), displacement=np.array([1.0, 0.0, 2.0]))
+        others = (other,) if result.alternatives else ()
+        return replace(result, place=_place(), alternative_places=others, cameras=_cameras(sampled))
+
+    def foreground(self, query: Query) -> QueryMask:
+        """The left half of the box."""
+        mask = np.zeros((4, 4), np.uint8)
+        mask[:, :2] = 255
+        return QueryMask(mask, query.box, 0.9, 0)
 
     def _work_once(self, name: str, stage: str, steps: int, progress: Progress) -> None:
         done = self.switches / name

@@ -137,7 +137,8 @@ def test_a_query_in_3d_names_its_stage_and_brings_place_and_scene(
         done = wait_for(client, ask(client, video_id, in_3d="true")["id"], "done")
         assert done["answer"]["place"]["displacement"] == [-0.6, 0.7, 2.0]
         scene = client.get(f"/queries/{done['id']}/scene").json()
-        assert scene["words"] == "2.2 m, in front of you, to your left and below"
+        words = "it is 2.2 m (± 0.6 m), in front of you, to your left and below."
+        assert scene["words"] == f"From the camera at the query time {words}"
         assert scene["path_frames"] == done["answer"]["curve"]["frame"] == list(range(0, 40, 2))
         assert len(scene["views"]) == 6
         flat = wait_for(client, ask(client, video_id, in_3d="false")["id"], "done")
@@ -162,7 +163,7 @@ def test_why_there_is_no_place_is_told_without_paths(
         20,
     )
     assert place["reason"] == "its last words are in the file"
-    assert scene["words"] == "No place in space: its last words are in the file"
+    assert scene["words"] == "No place in space: its last words are in the file."
     assert str(tmp_path) not in str(done)
     assert str(tmp_path) not in str(scene)
 

@@ -78,7 +78,7 @@ def test_the_real_server_end_to_end(served: subprocess.Popen[str], clip: Path, t
     place = query["answer"]["place"]
     assert place["found"] is False  # a square that slides over grey shows no room
     scene = call(f"/queries/{query['id']}/scene")
-    assert scene["words"] == f"No place in space: {place['reason']}"
+    assert scene["words"] == f"No place in space: {place['reason']}."
     assert str(tmp_path) not in str(query) + str(scene)
     assert list((tmp_path / "page" / "features").glob("features-*/chunk-*"))
     waiting = http.client.HTTPConnection(url.removeprefix("http://"))

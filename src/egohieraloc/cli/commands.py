@@ -58,6 +58,11 @@ COMMANDS = {
         "calibrate",
         "Calibrate the answer's score on composed videos of objects held out from training.",
     ),
+    "quantize": Command(
+        "quantize",
+        "quantize",
+        "Make the 8-bit encoder and the decoder that the engine openvino runs; a few minutes.",
+    ),
     "demo": Command(
         "demo", "demo", "Find a teddy bear in a rendered walk through a room, and compare with the truth."
     ),

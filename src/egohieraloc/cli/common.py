@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from egohieraloc.clock import parse_time
 from egohieraloc.config import SearchConfig
 from egohieraloc.errors import QueryError
 from egohieraloc.query import Query, parse_box
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 Model = Annotated[str, typer.Option(help="Name of shipped weights, or a .safetensors file.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps ...; by default the best there is.")]
+Engine = Annotated[
+    str | None, typer.Option(help="torch or openvino; by default the fastest there is for the device.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -49,9 +53,24 @@ QueryImages = Annotated[
 QueryBoxes = Annotated[
     list[str] | None, typer.Option("--box", help="Where the object is in the image: x,y,w,h. One per image.")
 ]
+
+
+def seconds(text: str) -> float:
+    """A time as an option: 8.6 or 0:08.6."""
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise QueryError(f"{str(error).capitalize()}.") from error
+
+
 Moments = Annotated[
     list[float] | None,
-    typer.Option("--at", help="Take the query from this moment of the video, in seconds. One per --box."),
+    typer.Option(
+        "--at",
+        parser=seconds,
+        metavar="TIME",
+        help="Take the query from this moment: 8.6 or 0:08.6. One per --box.",
+    ),
 ]
 QueryMasks = Annotated[
     list[Path] | None,
@@ -68,6 +87,7 @@ def build_localizer(
     fps: str,
     cache: Path | None,
     *,
+    engine: str | None = None,
     sam: str | None = None,
 ) -> Localizer:
     """A Localizer from the common options."""
@@ -81,7 +101,13 @@ def build_localizer(
 
         provider = SamProvider(sam, device=device)
     return Localizer.from_pretrained(
-        model, device=device, config=config, settings=settings or (), cache=cache, provider=provider
+        model,
+        device=device,
+        engine=engine,
+        config=config,
+        settings=settings or (),
+        cache=cache,
+        provider=provider,
     )
 
 
@@ -102,10 +128,16 @@ class QueryOptions:
         """Crops, images and boxes, or moments of the video and boxes."""
         if self.images:
             count = self._count("--query", len(self.images))
+            if self.moments_s and not self.boxes:
+                raise QueryError(
+                    "--at without --box does nothing to an image of the object alone. To take the query "
+                    "from the video, give --at and --box without --query; for a frame's own time, give its "
+                    "--box too."
+                )
             views = zip(self.images, *self._filled(count), strict=True)
             return Query.of_views(*(Query.from_image(i, box=b, mask=m, seen_at_s=t) for i, b, t, m in views))
         if video is None or not self.moments_s or not self.boxes:
-            moment = "" if video is None else ", or --at SECONDS together with --box x,y,w,h"
+            moment = "" if video is None else ", or --at TIME together with --box x,y,w,h"
             raise QueryError(f"Say what to look for: --query IMAGE{moment}.")
         count = self._count("--box", len(self.boxes))
         frames = [video.frame_at(moment_s) for moment_s in self.moments_s]

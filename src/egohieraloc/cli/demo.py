@@ -12,6 +12,7 @@ import typer
 from egohieraloc import demo as bundled
 from egohieraloc.boxes import iou_xyxy
 from egohieraloc.cli import common
+from egohieraloc.clock import clock
 from egohieraloc.demo import DemoTruth
 from egohieraloc.geometry.align import align_to_positions
 from egohieraloc.geometry.reconstruction import Reconstruction
@@ -36,12 +37,13 @@ def demo(
     in_3d: Annotated[bool, typer.Option("--3d/--2d", help="Also find the place in space.")] = True,
     model: common.Model = "mini",
     device: common.Device = None,
+    engine: common.Engine = None,
 ) -> None:
     """Find a teddy bear in a rendered walk through a room, and compare with the truth."""
     truth = bundled.load_truth()
     video = Video.open(bundled.CLIP)
     query = Query.from_image(bundled.QUERY, box=truth.query_box)
-    localizer = common.build_localizer(model, device, DEMO_SETTINGS, "5", None)
+    localizer = common.build_localizer(model, device, DEMO_SETTINGS, "5", None, engine=engine)
     print(f"Searching for the {truth.target_name} in a walk of {video.duration_s:.0f} s ...")
     with progress_bars() as progress:
         result = localizer.locate(query, video, in_3d=in_3d, progress=progress)
@@ -60,7 +62,7 @@ def demo(
 def true_span(truth: DemoTruth) -> str:
     """When the object was really last in sight."""
     first_s, last_s = (sample / truth.sample_fps for sample in truth.appearances[-1])
-    return f"Truth: it was last in sight from {first_s:.1f} s to {last_s:.1f} s."
+    return f"Truth: it was last in sight from {clock(first_s)} to {clock(last_s)}."
 
 
 def compare_track(track: ResponseTrack, truth: DemoTruth) -> str:

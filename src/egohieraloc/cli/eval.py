@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from egohieraloc import threads
 from egohieraloc.cli import common, score
 from egohieraloc.config import FusionConfig
 from egohieraloc.data.base import ClipQueries, QueryKey
@@ -61,6 +61,7 @@ class RunOptions:
     ] = False
     model: common.Model = "mini"
     device: common.Device = None
+    engine: common.Engine = None
     settings: common.Settings = None
     paper: common.Paper = False
     sam: common.Sam = None
@@ -72,7 +73,8 @@ class RunOptions:
         model = str(Path(self.model).resolve()) if Path(self.model).is_file() else self.model
         cache = (self.cache or default_cache()).resolve()
         sam = str(Path(self.sam).resolve()) if self.sam and Path(self.sam).is_dir() else self.sam
-        return System(model, self.device, settings_for(self.settings, paper=self.paper), cache, sam)
+        settings = settings_for(self.settings, paper=self.paper)
+        return System(model, self.device, settings, cache, engine=self.engine, sam=sam)
 
     @property
     def model_info(self) -> dict[str, Any]:
@@ -253,8 +255,7 @@ def _run(
     """Answer the queries of all clips that exist, and say what is missing."""
     score.tell_problems([query for clip in clips for query in clip.queries], strict=run.strict)
     existing = _existing(clips, answers, strict=run.strict)
-    if run.workers > 1:  # else every process would take all cores
-        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // run.workers)))
+    threads.settle(run.workers)  # else every process would take all cores
     execution = Execution(workers=run.workers, ray_address=run.ray, resume=run.resume)
     try:
         with progress_bars() as progress:

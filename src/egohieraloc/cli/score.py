@@ -26,6 +26,7 @@ from egohieraloc.versions import versions
 app = typer.Typer(help="Score prediction files and prepare submissions.", no_args_is_help=True)
 
 SHOWN_PROBLEMS = 20
+FEW_QUERIES = 30  # below it a bootstrap has too few to draw from
 Annotations = Annotated[Path, typer.Option(help="The benchmark's annotation file (TREK-150: its folder).")]
 Predictions = Annotated[
     Path, typer.Option(help="Prediction file: ours, a challenge file, or a published one.")
@@ -157,6 +158,11 @@ def compare(
         one, other = (_resampled_vq3d(places, path) for path in (first, second))
     differences = paired_bootstrap(one, other, num_queries, resamples=resamples, seed=seed)
     show(tables.difference_table(f"{benchmark.value}, {resamples} resamples", differences))
+    if num_queries < FEW_QUERIES:
+        typer.echo(
+            f"Only {num_queries} queries: below {FEW_QUERIES} the intervals are too narrow and the p-values "
+            "too small."
+        )
     if json is not None:
         about = {**_about(benchmark.value, annotations, first), "compared_with": str(second), "seed": seed}
         write_results(json, about, {n: {**vars(d), "value": d.value} for n, d in differences.items()})

@@ -42,6 +42,7 @@ def serve(
     tls_key: Annotated[Path | None, typer.Option(help="Private key of the certificate.")] = None,
     model: common.Model = "mini",
     device: common.Device = None,
+    engine: common.Engine = None,
     fps: common.Fps = "5",
     settings: common.Settings = None,
 ) -> None:
@@ -58,11 +59,12 @@ def serve(
     _check_secrets(token, tls_cert, tls_key)
     os.umask(0o077)  # what is written from here on is for nobody else to read
     load_weights(find_weights(model))  # a wrong model shows now, not at the first question
-    make = partial(common.build_localizer, model, device, settings, fps, folder.resolve() / "features")
+    build = partial(common.build_localizer, model, device, settings, fps, engine=engine)
+    make = partial(build, folder.resolve() / "features")
     if token is None and not _is_local(host):
         token = secrets.token_urlsafe(24)
     library = memory or folder / "memory"
-    remember = partial(common.build_localizer, model, device, settings, fps, library.resolve() / "features")
+    remember = partial(build, library.resolve() / "features")
     app = create_app(
         folder,
         make,

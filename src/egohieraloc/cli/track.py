@@ -20,11 +20,15 @@ from egohieraloc.video.reader import Video
 def track(
     video: Annotated[Path, typer.Argument(help="A video file, or a folder of images.")],
     box: Annotated[str, typer.Option(help="The object at the start: x,y,w,h.")],
-    at: Annotated[float, typer.Option(help="The moment of the box, in seconds.")] = 0.0,
+    at: Annotated[
+        float,
+        typer.Option(parser=common.seconds, metavar="TIME", help="The moment of the box: 8.6 or 0:08.6."),
+    ] = "0",  # type: ignore[assignment] # given to the parser,
     backward: Annotated[bool, typer.Option(help="Also follow it back to the beginning.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write JSON lines here instead of printing them.")] = None,
     model: common.Model = "mini",
     device: common.Device = None,
+    engine: common.Engine = None,
     fps: common.Fps = "native",
     folder_fps: common.FolderFps = 5.0,
     settings: common.Settings = None,
@@ -32,7 +36,8 @@ def track(
 ) -> None:
     """Follow an object through a video; prints one JSON line per frame: frame, time_s, box and score."""
     source = Video.open(video, folder_fps=folder_fps)
-    localizer = common.build_localizer(model, device, settings_for(settings, paper=paper), fps, None)
+    words = settings_for(settings, paper=paper)
+    localizer = common.build_localizer(model, device, words, fps, None, engine=engine)
     region = parse_box(box)
     walks = [localizer.track(source, region, at_s=at)]
     if backward:

@@ -44,6 +44,7 @@ class AblationRow:
     measure: str
     values: tuple[float, ...]  # one for each run
     against_full: SeedComparison | None  # None for the full system, and with fewer than two runs of either
+    why_not_compared: str = ""
 
     @property
     def mean(self) -> float:
@@ -84,15 +85,18 @@ def markdown(rows: Sequence[AblationRow]) -> str:
 def _row(
     name: str, measure: str, values: tuple[float, ...], reference: tuple[float, ...] | None
 ) -> AblationRow:
-    enough = reference is not None and min(len(values), len(reference)) > 1
-    return AblationRow(name, measure, values, compare_seeds(values, reference or ()) if enough else None)
+    if reference is None:
+        return AblationRow(name, measure, values, None, "the reference")
+    if min(len(values), len(reference)) < 2:
+        return AblationRow(name, measure, values, None, "needs two runs of both")
+    return AblationRow(name, measure, values, compare_seeds(values, reference))
 
 
 def _cells(row: AblationRow) -> tuple[str, ...]:
     compared = row.against_full
     cells = [row.ablation, row.measure, str(len(row.values)), f"{row.mean:.4f}", _figure(row.std)]
     if compared is None:
-        return (*cells, "", "", "", "")
+        return (*cells, row.why_not_compared, "", "", "")
     change = compared.difference
     interval = f"{change.low:+.4f} to {change.high:+.4f}"
     return (*cells, f"{change.value:+.4f}", interval, _figure(compared.t), _figure(change.p_value))

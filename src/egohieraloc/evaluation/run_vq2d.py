@@ -45,6 +45,7 @@ class System:
     device: str | None = None
     settings: tuple[str, ...] = ()
     cache: Path | None = None
+    engine: str | None = None
     sam: str | None = None  # segments the queries; None: the network's own segmenter
 
     @cached_property
@@ -59,7 +60,12 @@ class System:
     def localizer(self) -> Localizer:
         provider = None if self.sam is None else SamProvider(self.sam, device=self.device)
         return Localizer(
-            self.weights, device=self.device, config=self.config, cache=self.cache, provider=provider
+            self.weights,
+            device=self.device,
+            engine=self.engine,
+            config=self.config,
+            cache=self.cache,
+            provider=provider,
         )
 
     def __reduce__(self) -> tuple[type[System], tuple[Any, ...]]:

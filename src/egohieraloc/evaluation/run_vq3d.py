@@ -133,18 +133,20 @@ class Vq3dAnswers(ClipAnswers):
         key, visual, seen = query.key, query.visual, found.predictions
         depth = self.cameras.depth_maps(key.clip, [p.frame_index for p in seen])
         query_time_s = visual.query_frame / visual.fps
-        there = place(seen, world, query_time_s=query_time_s, depth=depth, config=self.place)
-        views = object_views(last_appearance(seen), world, depth, self.place) if seen and depth else []
+        # Without a pose for the query camera, the point in the scan is still an answer: from any other.
+        viewer = world.nearest_posed(query_time_s)
+        viewed_s = query_time_s if viewer is None else viewer.time_s
+        there = place(seen, world, query_time_s=viewed_s, depth=depth, config=self.place)
+        if isinstance(there, NotLocalized):
+            return PlaceAnswer(key, None, reason=there.reason)
+        views = object_views(last_appearance(seen), world, depth, self.place) if depth else []
         variances = tuple(view.depth_variance for view in views if view.depth is not None)
-        if not isinstance(there, NotLocalized):
-            pose = np.vstack([world.poses[there.query_frame].cam_from_world, [0.0, 0.0, 0.0, 1.0]])
-            return PlaceAnswer(key, there.point_world, there.displacement, pose, depth_variances=variances)
-        if seen:
-            # Without a pose for the query camera, the point in the scan is still an answer.
-            alone = place(seen, world, query_time_s=seen[-1].time_s, depth=depth, config=self.place)
-            if not isinstance(alone, NotLocalized):
-                return PlaceAnswer(key, alone.point_world, reason=there.reason, depth_variances=variances)
-        return PlaceAnswer(key, None, reason=there.reason)
+        gap_s, shown_s = self.place.max_pose_gap_s, world.frame_gap_s / 2
+        if abs(viewed_s - query_time_s) > max(gap_s, shown_s):
+            reason = f"no frame within {gap_s:g} s of the query time ({query_time_s:.1f} s) has a camera pose"
+            return PlaceAnswer(key, there.point_world, reason=reason, depth_variances=variances)
+        pose = np.vstack([world.poses[there.query_frame].cam_from_world, [0.0, 0.0, 0.0, 1.0]])
+        return PlaceAnswer(key, there.point_world, there.displacement, pose, depth_variances=variances)
 
 
 def median_depth_variance(path: Path, fusion: FusionConfig) -> float:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from egohieraloc.config import PlaceConfig
+from egohieraloc.config import FusionConfig, PlaceConfig
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import CameraPose
-from egohieraloc.geometry.gsjc import ObjectView, fuse
+from egohieraloc.geometry.doubts import between_camera_and_scene, doubts_of, latest, rests_at
+from egohieraloc.geometry.gsjc import FusedPoint, ObjectView, fuse
 from egohieraloc.geometry.lift import lift, object_points
 from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.types import DepthMap, DepthUnit, FramePrediction, Localization3D, NotLocalized
@@ -18,6 +20,8 @@ from egohieraloc.types import DepthMap, DepthUnit, FramePrediction, Localization
 _NO_DISTANCE = (
     "its distance cannot be told: there is no depth for it, and it was not seen from sides that differ enough"
 )
+_HELD = "it moves against the scene, as in a hand, so only its last view counts"
+_PUT_DOWN = "it was moved while it was in sight, so only its last views count"
 _ASIDE = np.sin(np.radians(15.0))  # a direction within 15 degrees of an axis is not named
 
 
@@ -33,7 +37,8 @@ def place(
 
     `predictions` are the last appearance (of several appearances only the last is used: the object may have
     been moved in between). `depth` holds maps by frame number, in the unit of the reconstruction. The
-    displacement is seen from the posed frame nearest to `query_time_s`, which the answer names.
+    displacement is seen from the posed frame nearest to `query_time_s`, which the answer names. An object
+    that moves against the scene is placed by its last views; `doubts` says so, and what else may be wrong.
     """
     config = config or PlaceConfig()
     counts = {"posed_frames": reconstruction.num_posed, "num_frames": len(reconstruction.frames)}
@@ -42,18 +47,22 @@ def place(
         return NotLocalized("the object was not found in the video", **counts)
     if reconstruction.num_posed == 0:
         return NotLocalized("no frame of the video has a camera pose", **counts)
-    shown_s = reconstruction.frame_gap_s / 2  # the frame shown at the query time is its own
-    query_frame = reconstruction.nearest_posed(query_time_s, within_s=max(config.max_pose_gap_s, shown_s))
+    # The frame shown at the query time is its own; without borrowing no other will do.
+    within_s = math.inf if config.max_pose_gap_s > 0 else reconstruction.frame_gap_s / 2
+    query_frame = reconstruction.nearest_posed(query_time_s, within_s=within_s)
     if query_frame is None:
-        reason = f"no frame within {gap} of the query time ({query_time_s:.1f} s) has a camera pose"
-        return NotLocalized(reason, **counts)
+        return NotLocalized(f"the query time ({query_time_s:.1f} s) has no camera pose of its own", **counts)
     views = object_views(last_appearance(predictions), reconstruction, depth or {}, config)
     if not views:
         reason = f"no frame that shows the object, nor one within {gap} of it, has a camera pose"
         return NotLocalized(reason, **counts)
-    fused = fuse(views, config.fusion)
+    fused, doubts = fuse(views, config.fusion), list[str]()
+    if fused is not None and not config.fusion.literal and not rests_at(fused.point_world, latest(views)):
+        fused, doubt = _of_moving_object(views, reconstruction, depth or {}, config.fusion)
+        doubts.append(doubt)
     if fused is None:
-        return NotLocalized(_NO_DISTANCE, **counts)
+        return NotLocalized(doubts[0] if doubts else _NO_DISTANCE, **counts)
+    doubts += doubts_of(fused, views, reconstruction, query_time_s)
     return Localization3D(
         point_world=fused.point_world,
         displacement=reconstruction.poses[query_frame.index].to_cam(fused.point_world),
@@ -61,8 +70,29 @@ def place(
         unit=reconstruction.unit,
         query_frame=query_frame.index,
         views=fused.views,
+        doubts=tuple(doubts),
         **counts,
     )
+
+
+def _of_moving_object(
+    views: Sequence[ObjectView],
+    reconstruction: Reconstruction,
+    depth: Mapping[int, DepthMap],
+    config: FusionConfig,
+) -> tuple[FusedPoint | None, str]:
+    """Where an object that moves against the scene was at the end, and what is to be said of it.
+
+    From the last view alone where it has a depth map of its own; else from the latest ones where they agree
+    (it was put down), or else from the last one again: somewhere between the camera and the scene.
+    """
+    last, late = views[-1], latest(views)
+    if last.frame_index in depth:
+        return fuse([last], config), _HELD
+    fused = fuse(late, config) if len(late) < len(views) else None
+    if fused is not None and rests_at(fused.point_world, late):
+        return fused, _PUT_DOWN
+    return between_camera_and_scene(last, reconstruction), _HELD
 
 
 def last_appearance(predictions: Sequence[FramePrediction]) -> tuple[FramePrediction, ...]:
@@ -75,7 +105,7 @@ def last_appearance(predictions: Sequence[FramePrediction]) -> tuple[FramePredic
 
 
 def describe(localization: Localization3D) -> str:
-    """Distance and direction in plain words: "1.8 m, to your left and below".
+    """Distance and direction in plain words: "1.8 m (± 0.2 m), to your left and below".
 
     Without a scale the direction comes first: the distance says little.
     """
@@ -89,10 +119,10 @@ def describe(localization: Localization3D) -> str:
         words.append("to your right" if x > 0 else "to your left")
     if abs(y) > _ASIDE:
         words.append("below" if y > 0 else "above")
-    where, far = _listed(words), f"{localization.distance:.1f}"
-    return (
-        f"{far} m, {where}" if localization.unit == "m" else f"{where}, {far} units away (no scale is known)"
-    )
+    where, far, error = _listed(words), f"{localization.distance:.1f}", f"± {localization.uncertainty:.1f}"
+    if localization.unit == "m":
+        return f"{far} m ({error} m), {where}"
+    return f"{where}, {far} units away ({error} units; no scale is known)"
 
 
 def object_views(

@@ -84,6 +84,10 @@ class Reconstruction:
         posed = [f for f in self.frames if f.pose is not None and abs(f.time_s - time_s) <= within_s]
         return min(posed, key=lambda frame: (abs(frame.time_s - time_s), frame.time_s), default=None)
 
+    def until(self, time_s: float) -> Reconstruction:
+        """The path up to a time; the map stays whole."""
+        return replace(self, frames=tuple(frame for frame in self.frames if frame.time_s <= time_s))
+
     def observed_in(self, frame_index: int) -> tuple[NDArray[np.int64], Floats]:
         """The points seen in a frame: rows of `points.xyz_world` (n,) and pixels (n, 2)."""
         rows = self._rows_by_frame.get(frame_index, np.empty(0, np.int64))

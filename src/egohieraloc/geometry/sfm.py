@@ -25,7 +25,7 @@ from egohieraloc.errors import GeometryError
 from egohieraloc.files import write_json
 from egohieraloc.geometry.align import align
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.check import drop_unreliable_poses
+from egohieraloc.geometry.check import MatchedPair, drop_unreliable_poses
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints, save
 from egohieraloc.geometry.selection import (
     Pair,
@@ -44,6 +44,8 @@ _BLOCK = 50  # frames or, times ten, pairs between two lines of progress
 _SMALL_SIDE = 800  # below it SIFT starts at double size, which costs four times as much ...
 _FEW_FEATURES = 400  # ... where a frame would have fewer features than this
 _PROBED_FRAMES = 8
+_CHECKED_NEIGHBOURS = 3  # frames ahead with which a frame's matches are held against its pose ...
+_MIN_CHECKED_MATCHES = 15  # ... where there are so many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +122,7 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
         _match(folder, job, pairs | _anchor_pairs(folder, job, mapped), "attaching")
         _report("registering")
         model = _attach(folder, job, model)
-    reduced = drop_unreliable_poses(_to_reconstruction(model, job), config)
+    reduced = drop_unreliable_poses(_to_reconstruction(model, job), config, _neighbour_matches(folder, job))
     found = reduced.resized(*job.full_size)
     return _aligned(found, model, job) if job.anchors else found
 
@@ -280,6 +282,9 @@ def _map(folder: Path, job: SfmJob, names: Sequence[str], *, start_from: Path | 
         constant_cameras={2} if job.anchor_camera else set(),
     )
     options.mapper.abs_pose_min_num_inliers = job.config.min_inliers
+    options.mapper.ba_global_ignore_redundant_points3D = job.config.adjust_thinned
+    options.ba_global_frames_ratio = options.ba_global_points_ratio = job.config.adjust_growth
+    options.ba_global_max_refinements = job.config.adjust_rounds
     if start_from is not None:  # fixed frames need not be adjusted again and again
         options.ba_global_frames_ratio = options.ba_global_points_ratio = _ATTACHING_GROWTH
         options.ba_local_max_refinements = 1
@@ -329,6 +334,25 @@ def _to_reconstruction(model: Any, job: SfmJob) -> Reconstruction:
     table = np.array(seen, np.float64).reshape(-1, 4)
     points = SparsePoints(xyz, table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2:])
     return Reconstruction(camera, frames, "sfm", points)
+
+
+def _neighbour_matches(folder: Path, job: SfmJob) -> list[MatchedPair]:
+    """The verified matches of frames beside each other, those included that no point of the map came from."""
+    import pycolmap
+
+    found = []
+    with pycolmap.Database.open(folder / "database.db") as database:
+        images: list[Any] = [database.read_image_with_name(job.name(i)) for i in range(len(job.frame_index))]
+        numbers = [image.image_id for image in images]
+        pixels = [np.asarray(database.read_keypoints(number), np.float64)[:, :2] for number in numbers]
+        for i, j in sequential_pairs(len(numbers), _CHECKED_NEIGHBOURS):
+            if not database.exists_two_view_geometry(numbers[i], numbers[j]):
+                continue
+            rows = np.asarray(database.read_two_view_geometry(numbers[i], numbers[j]).inlier_matches)
+            if len(rows) >= _MIN_CHECKED_MATCHES:
+                first, second = job.frame_index[i], job.frame_index[j]
+                found.append(MatchedPair(first, second, pixels[i][rows[:, 0]], pixels[j][rows[:, 1]]))
+    return found
 
 
 def _aligned(found: Reconstruction, model: Any, job: SfmJob) -> Reconstruction:

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from egohieraloc.clock import clock
 from egohieraloc.config import TemporalConfig
 from egohieraloc.inference.predict import Decoded
 from egohieraloc.inference.search import QuerySearch
@@ -62,8 +63,8 @@ def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
         return Answer(answered, choice.curve, others, decoded, judged.looks)
     best = max(tracks, key=lambda t: t.score)
     reason = (
-        f"The best candidate, at {best.start_s:.1f} s, has confidence {best.score:.2f}; "
-        f"answers need {judged.threshold:.2f}."
+        f"Nothing looks enough like it: the best guess, at {clock(best.end_s)}, has confidence "
+        f"{best.score:.2f}, an answer needs {judged.threshold:.2f}."
     )
     candidates = tuple(sorted(tracks, key=lambda t: t is not best)[:most])
     return Answer(NotFound(reason, best.score), choice.curve, candidates, decoded, judged.looks)

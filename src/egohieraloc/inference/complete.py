@@ -7,16 +7,17 @@ ways and from stored features alone, ends where the object is no longer recognis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from egohieraloc.config import TemporalConfig
 from egohieraloc.inference.answer import Answer, predictions_of
 from egohieraloc.inference.cuts import first_cut, mean_descriptors
 from egohieraloc.inference.predict import Decoded, SearchTemplate
-from egohieraloc.inference.search import QuerySearch
+from egohieraloc.inference.search import QuerySearch, blocks_side_by_side
 from egohieraloc.inference.steady import steady
 from egohieraloc.inference.temporal import Interval
 from egohieraloc.types import NotFound
@@ -51,60 +52,76 @@ def complete(
     known = [sample for sample in range(found[0], found[1] + 1) if sample in decoded]
     if not known:
         return found, dict(decoded)
-    config, stride, report = search.temporal, search.config.stride, search.progress
+    config, stride = search.temporal, search.config.stride
     best = max(known, key=lambda sample: decoded[sample].score)
     template = search.predictor.template_from_sample(search.video.pick([best]), decoded[best])
     start = max(0, found[0] - config.complete_reach)
     end = min(len(search.video) - 1, found[1] + config.complete_reach)
-    back, forth = range(best, start - 1, -stride), range(best, end + 1, stride)
-    total = len(back) + len(forth)
-    first, before = _walk(search, template, back, found[0], lambda done: report("follow", done, total))
-    last, after = _walk(
-        search, template, forth, found[1], lambda done: report("follow", len(back) + done, total)
-    )
+    back = _Walk(range(best, start - 1, -stride), found[0], search.temporal)
+    forth = _Walk(range(best, end + 1, stride), found[1], search.temporal)
+    _walk_side_by_side(search, template, [back, forth])
     joined = dict(decoded)
-    for sample, other in (before | after).items():
+    for sample, other in (back.seen | forth.seen).items():
         own = joined.get(sample)
         if own is None or own.score < min(other.score, config.complete):
             joined[sample] = other
-    return (first, last), joined
+    return (back.farthest, forth.farthest), joined
 
 
-def _walk(
-    search: QuerySearch,
-    template: SearchTemplate,
-    samples: Sequence[int],
-    edge: int,
-    report: Callable[[int], None],
-) -> tuple[int, dict[int, Decoded]]:
-    """Where the appearance ends on one side, and all samples that were decoded.
+class _Walk:
+    """Samples from the best one outwards, and what has been seen; up to `edge` none is a miss, but a cut ends
+    the appearance in any case."""
 
-    That is the farthest sample that shows the object, at least `edge`, up to which none is a miss; but a cut
-    ends it in any case.
-    """
-    predictor, config = search.predictor, search.temporal
-    state, seen, farthest, missed = predictor.start(template), {}, edge, 0
-    shot: list[NDArray[np.float32]] = []
-    for start in range(0, len(samples), BLOCK):
-        block = samples[start : start + BLOCK]
-        packed = search.video.pick(block)
-        shot = [*shot[-1:], *mean_descriptors(packed.match)]
+    def __init__(self, samples: Sequence[int], edge: int, config: TemporalConfig) -> None:
+        self.samples, self._edge, self._config = samples, edge, config
+        self.seen: dict[int, Decoded] = {}
+        self.farthest = edge  # that shows the object
+        self._missed, self._cut = 0, False
+        self._shot: list[NDArray[np.float32]] = []  # the mean descriptor of the sample seen last
+
+    @property
+    def ended(self) -> bool:
+        """At the last sample or a cut, or where the object is no longer recognised."""
+        return self._cut or self._missed > self._config.bridge or len(self.seen) == len(self.samples)
+
+    def see(self, block: Sequence[int], means: NDArray[np.float32], answers: Sequence[Decoded]) -> None:
+        """The next samples with their mean descriptors (n, D), and what is said of them."""
+        shot = [*self._shot, *means]
         cut = first_cut(np.stack(shot))
+        whole = len(block) if cut is None else cut - len(self._shot)
         if cut is not None:
-            whole = cut - (len(shot) - len(block))  # samples of the block before the cut
-            last = samples[start + whole - 1]
-            block, packed = block[:whole], packed[:whole]
-            farthest = last if abs(last - samples[0]) < abs(farthest - samples[0]) else farthest
-        answers, state = predictor.decode(template, packed, state) if len(block) else ([], state)
-        report(start + len(block))
-        for sample, answer in zip(block, answers, strict=True):
-            seen[sample] = answer
-            if answer.score >= config.complete:
-                farthest, missed = max(sample, farthest, key=lambda s: abs(s - samples[0])), 0
-            elif abs(sample - samples[0]) > abs(edge - samples[0]):
-                missed += 1
-                if missed > config.bridge:
-                    return farthest, seen
-        if cut is not None:
-            break
-    return farthest, seen
+            last = self.samples[len(self.seen) + whole - 1]
+            self.farthest = min(last, self.farthest, key=self._away)
+        for sample, answer in zip(block[:whole], answers[:whole], strict=True):
+            if not self.ended:
+                self._see(sample, answer)
+        self._shot, self._cut = shot[-1:], cut is not None
+
+    def _see(self, sample: int, answer: Decoded) -> None:
+        self.seen[sample] = answer
+        if answer.score >= self._config.complete:
+            self.farthest, self._missed = max(sample, self.farthest, key=self._away), 0
+        elif self._away(sample) > self._away(self._edge):
+            self._missed += 1
+
+    def _away(self, sample: int) -> int:
+        return abs(sample - self.samples[0])
+
+
+def _walk_side_by_side(search: QuerySearch, template: SearchTemplate, walks: Sequence[_Walk]) -> None:
+    """Decode block by block along each walk until all have ended."""
+    predictor = search.predictor
+    total = sum(len(walk.samples) for walk in walks)
+    on_foot, state = list(walks), predictor.start(template, runs=len(walks))
+    while going := [row for row, walk in enumerate(on_foot) if not walk.ended]:
+        on_foot, state = [on_foot[row] for row in going], state.rows(going)
+        ahead = [walk.samples[len(walk.seen) :] for walk in on_foot]
+        size = min(BLOCK, max(map(len, ahead)))
+        block = next(blocks_side_by_side(ahead, size))
+        packed = search.video.pick(block)
+        answers, state = predictor.decode(template, packed, state)
+        means = mean_descriptors(packed.match)
+        for number, walk in enumerate(on_foot):
+            rows = slice(number * size, (number + 1) * size)
+            walk.see(block[rows], means[rows], answers[rows])
+        search.progress("follow", sum(len(walk.seen) for walk in walks), total)

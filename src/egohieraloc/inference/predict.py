@@ -16,6 +16,7 @@ from egohieraloc.errors import ConfigError
 from egohieraloc.inference.mask_box import box_from_mask
 from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
 from egohieraloc.inference.query_window import cut_window
+from egohieraloc.models.compiled import compile_parts, usable_parts
 from egohieraloc.models.fold import fold_norms
 from egohieraloc.models.network import MatchOutput, QueryTemplate
 from egohieraloc.models.qam import QamState
@@ -77,17 +78,31 @@ def choose_device(name: str | None = None) -> torch.device:
 
 
 class Predictor:
-    """A network on a device. Keeps no state of its own between calls."""
+    """A network on a device, run by an engine. Keeps no state of its own between calls."""
 
-    def __init__(self, weights: Weights, *, device: str | None = None, provider: MaskProvider | None = None):
+    def __init__(
+        self,
+        weights: Weights,
+        *,
+        device: str | None = None,
+        engine: str | None = None,
+        provider: MaskProvider | None = None,
+    ):
         self.device = choose_device(device)
         self.config = weights.network.config
         self.network = copy.deepcopy(weights.network).to(self.device)
+        self.features_fingerprint = weights.features_fingerprint
+        self.engine = "torch"
+        parts = usable_parts(weights, self.device, engine)
+        if parts is not None:
+            compile_parts(self.network, parts)
+            self.engine = "openvino"
+            self.features_fingerprint += f"-{parts['encoder'].fingerprint}"
         fold_norms(self.network)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.calibration = weights.calibration
         self.provider = provider
-        self._largest_batch = 8 if self.device.type == "cpu" else 32
+        self.largest_batch = 16 if self.device.type == "cpu" else 64  # samples decoded at a time
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -161,31 +176,36 @@ class Predictor:
         """Descriptors (n, D) of the query's foreground."""
         return _numpy(query.template.tokens[0, query.template.foreground[0] > 0].float())
 
-    def start(self, query: SearchTemplate) -> QamState:
+    def start(self, query: SearchTemplate, *, runs: int = 1) -> QamState:
+        """No sample seen yet, in each of so many runs."""
         with torch.inference_mode():
-            return self.network.initial_state(query.template)
+            return self.network.initial_state(query.template).rows([0] * runs)
 
     def decode(
         self, query: SearchTemplate, packed: PackedFeatures, state: QamState
     ) -> tuple[list[Decoded], QamState]:
-        """Decode consecutive samples, carrying the state on."""
-        decoded: list[Decoded] = []
-        while len(decoded) < len(packed):
+        """Decode consecutive samples, carrying the state on; several runs of them go side by side.
+
+        packed: B*T samples, run by run, of the B runs that the state has; the answers come in the same order.
+        """
+        numbers = np.arange(len(packed)).reshape(len(state), -1)
+        decoded: dict[int, Decoded] = {}
+        done = 0
+        while done < numbers.shape[1]:
             # Batches are powers of two: kernels keep memory for each size of batch they ever met.
-            left = len(packed) - len(decoded)
-            size = min(self._largest_batch, 1 << left.bit_length() - 1)
-            output, state = self.match(query, packed[len(decoded) : len(decoded) + size], state)
-            decoded += self._read(output)
-        return decoded, state
+            size = _power_of_two(min(self.largest_batch // len(state), numbers.shape[1] - done))
+            rows = numbers[:, done : done + size].ravel()
+            output, state = self.match(query, packed[rows], state)
+            decoded |= zip(rows.tolist(), self._read(output), strict=True)
+            done += size
+        return [decoded[row] for row in range(len(packed))], state
 
     def decode_images(self, query: SearchTemplate, canvases: Sequence[Rgb]) -> list[Decoded]:
         """Encode and decode images (S, S, 3) that have nothing to do with each other."""
         decoded: list[Decoded] = []
-        for start in range(0, len(canvases), self._largest_batch):
-            some = canvases[start : start + self._largest_batch]
-            each = SearchTemplate(query.template.repeated(len(some)))
-            packed = self.encode(some)
-            decoded += self._read(self.match(each, packed, self.start(each))[0])
+        for start in range(0, len(canvases), self.largest_batch):
+            some = canvases[start : start + self.largest_batch]
+            decoded += self.decode(query, self.encode(some), self.start(query, runs=len(some)))[0]
         return decoded
 
     def match(
@@ -222,6 +242,10 @@ class Predictor:
             followed.drift * stride,
         )
         return (CanvasMaps(*row) for row in zip(*(_numpy(t.float()) for t in tensors), strict=True))
+
+
+def _power_of_two(most: int) -> int:
+    return 1 << max(1, most).bit_length() - 1
 
 
 def _best_boxes(cell_logits: Tensor, boxes: Tensor) -> Tensor:

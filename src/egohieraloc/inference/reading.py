@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -45,16 +46,16 @@ class Reading:
         """Chunks by increasing number, encoded one by one while the video is read once."""
         count = len(self.sampled)
         samples = sorted(sample for number in numbers for sample in samples_of(number, count))
-        frames = self.video.frames(self.sampled.frame_index[samples])
-        ahead = next(frames, None)
-        for stretch, group in groupby(numbers, key=lambda number: number // PHASES):
-            canvases: dict[int, Rgb] = {}
-            end = self.sampled.frame_index[min((stretch + 1) * STRETCH, count) - 1]
-            while ahead is not None and ahead.index <= end:
-                canvases[ahead.index] = self.letterbox.apply(ahead.rgb)
-                ahead = next(frames, None)
-            for number in group:
-                yield number, self.predictor.encode(self._of_chunk(number, canvases))
+        with closing(self.video.canvases(self.sampled.frame_index[samples], self.letterbox)) as frames:
+            ahead = next(frames, None)
+            for stretch, group in groupby(numbers, key=lambda number: number // PHASES):
+                canvases: dict[int, Rgb] = {}
+                end = self.sampled.frame_index[min((stretch + 1) * STRETCH, count) - 1]
+                while ahead is not None and ahead.index <= end:
+                    canvases[ahead.index] = ahead.rgb
+                    ahead = next(frames, None)
+                for number in group:
+                    yield number, self.predictor.encode(self._of_chunk(number, canvases))
 
     def _of_chunk(self, number: int, canvases: Mapping[int, Rgb]) -> list[Rgb]:
         """A canvas for every sample of a chunk; one of the same chunk stands in for a damaged one, so that it

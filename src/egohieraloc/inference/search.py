@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats
 
 LOOK_CHUNKS = 4  # looked at in one go
+BLOCK = 8  # samples of a stretch read from the store in one go, at least
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -67,24 +68,43 @@ class QuerySearch:
         return between(scores)
 
     def decode(self, coarse: Floats) -> dict[int, Decoded]:
-        """Decode the samples that may matter, by sample number; the state runs through each stretch."""
-        chosen = promising(coarse, self.config)
-        self.video.fill(chunks_with(np.flatnonzero(chosen).tolist()), progress=self.progress)
+        """Decode the samples that may matter, by sample number.
+
+        The state runs through each stretch; stretches of similar length go side by side.
+        """
+        chosen = np.flatnonzero(promising(coarse, self.config)).tolist()
+        self.video.fill(chunks_with(chosen), progress=self.progress)
+        stretches = [stretch[:: self.config.stride] for stretch in runs(chosen)]
         decoded: dict[int, Decoded] = {}
-        done = 0
-        for stretch in runs(np.flatnonzero(chosen).tolist()):
-            state = self.predictor.start(self.query)
-            first = stretch[0]
-            for packed in self.video.take(stretch[0], stretch[-1]):
-                last = first + len(packed)
-                kept = [sample for sample in stretch[:: self.config.stride] if first <= sample < last]
-                if kept:
-                    answers, state = self.predictor.decode(self.query, packed[np.array(kept) - first], state)
-                    decoded |= zip(kept, answers, strict=True)
-                first = last
-                done += len(packed)
-                self.progress("decode", done, int(chosen.sum()))
+        total = sum(map(len, stretches))
+        for group in groups_of_similar_length(stretches, self.predictor.largest_batch):
+            state = self.predictor.start(self.query, runs=len(group))
+            size = max(BLOCK, self.predictor.largest_batch // len(group))
+            for block in blocks_side_by_side(group, size):
+                answers, state = self.predictor.decode(self.query, self.video.pick(block), state)
+                for sample, said in zip(block, answers, strict=True):
+                    decoded.setdefault(sample, said)
+                self.progress("decode", len(decoded), total)
         return decoded
+
+
+def groups_of_similar_length(stretches: list[list[int]], largest: int) -> list[list[list[int]]]:
+    """Stretches in groups of a power of two, at most `largest`, the shortest first."""
+    ordered, groups = sorted(stretches, key=len), []
+    while ordered:
+        count = min(largest, 1 << len(ordered).bit_length() - 1)
+        groups.append(ordered[:count])
+        ordered = ordered[count:]
+    return groups
+
+
+def blocks_side_by_side(stretches: Sequence[Sequence[int]], size: int) -> Iterator[list[int]]:
+    """Up to `size` samples of each stretch at a time, stretch by stretch; one that has ended repeats its last
+    sample, whose first answer counts."""
+    longest = max(map(len, stretches))
+    for start in range(0, longest, size):
+        times = range(start, min(start + size, longest))
+        yield [stretch[min(time, len(stretch) - 1)] for stretch in stretches for time in times]
 
 
 def between(scores: Floats) -> Floats:

@@ -70,7 +70,9 @@ class _Watched:
     def focal_35mm(self) -> float | None:
         return self.video.backend.focal_35mm()
 
-    def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Rgb]]:
-        for index, rgb in self.video.backend.read(indices):
+    def read(
+        self, indices: Sequence[int], *, size: tuple[int, int] | None = None
+    ) -> Iterator[tuple[int, Rgb]]:
+        for index, rgb in self.video.backend.read(indices, size=size):
             self.see(index, rgb)
             yield index, rgb

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 def gaussian_target(height: int, width: int, sigma: float, device: torch.device | None = None) -> Tensor:
@@ -46,6 +47,8 @@ def solve_filter(patch: Tensor, target: Tensor, ridge: float) -> Tensor:
 def respond(features: Tensor, filters: Sequence[Tensor]) -> Tensor:
     """Responses (B*T, S, H, W) of frames (B*T, D, H, W) to S filters (B, D, h, w), high at the object."""
     height, width = features.shape[-2:]
+    if len(filters[0]) == 1 and features.device.type == "cpu":
+        return torch.cat([_respond_to_one(_precise(features), _precise(each)) for each in filters], 1)
     size = (height + max(f.shape[-2] for f in filters), width + max(f.shape[-1] for f in filters))
     spectrum = torch.fft.rfft2(_precise(features), s=size).unflatten(0, (len(filters[0]), -1))
     responses = []
@@ -54,6 +57,18 @@ def respond(features: Tensor, filters: Sequence[Tensor]) -> Tensor:
         centred = torch.fft.irfft2(product, s=size).roll((each.shape[-2] // 2, each.shape[-1] // 2), (-2, -1))
         responses.append(centred[..., :height, :width].flatten(0, 1))
     return torch.stack(responses, 1)
+
+
+def _respond_to_one(features: Tensor, one: Tensor) -> Tensor:
+    """Responses (B, 1, H, W) to one filter (1, D, h, w), by adding up what each of its cells responds.
+
+    A third of the time that Fourier transforms of all channels take on a processor.
+    """
+    (height, width), (rows, columns) = features.shape[-2:], one.shape[-2:]
+    parts = one[0].flip(-2, -1).flatten(1).T @ features.flatten(2)  # (B, hw, HW)
+    whole = F.fold(parts, (height + rows - 1, width + columns - 1), (rows, columns))
+    top, left = rows - 1 - rows // 2, columns - 1 - columns // 2
+    return whole[..., top : top + height, left : left + width]
 
 
 def _precise(x: Tensor) -> Tensor:

@@ -15,9 +15,12 @@ from egohieraloc.config import DpmConfig
 def top_k_mean(similarity: Tensor, weight: Tensor, k: int) -> Tensor:
     """Mean (B, C) of the k highest weighted similarities (B, C, N) among tokens of weight (B, N) above 0.
 
-    With fewer than k such tokens all of them count; with none the result is 0.
+    With fewer than k such tokens all of them count; with none the result is 0. Weights of one query, (1, N),
+    are for every row.
     """
     member = weight > 0
+    if len(weight) == 1 and weight.device.type == "cpu":  # the others would only cost time
+        similarity, weight, member = similarity[..., member[0]], weight[:, member[0]], member[:, member[0]]
     scores = (similarity * weight[:, None]).masked_fill(~member[:, None], -torch.inf)
     best = scores.topk(min(k, scores.shape[-1]), dim=-1).values
     count = member.sum(-1).clamp(max=k)[:, None]

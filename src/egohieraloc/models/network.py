@@ -216,6 +216,7 @@ class EgoHieraLocNet(nn.Module):
     ) -> tuple[MatchOutput, QamState]:
         """Look for B queries in B runs of T consecutive frames (features: B*T frames, run by run).
 
+        A template of one query is looked for in all of the runs that the state has.
         apart_from: from this one on, the frames of a run have nothing to do with each other;
         outlined: numbers of the frames whose masks are wanted, None for all; presence: also read that head.
 
@@ -264,7 +265,7 @@ class EgoHieraLocNet(nn.Module):
     ) -> tuple[RamOutput, QamOutput, QamState]:
         """Decode all frames at once: only QAM remembers."""
         fresh = None if apart_from is None else (self.initial_state(template), apart_from)
-        responses = seen.response.unflatten(0, (len(template.tokens), -1))
+        responses = seen.response.unflatten(0, (len(state), -1))
         state, followed = qam.follow(state, responses, self.config.qam, fresh=fresh)
         maps = self._maps(seen, followed, template)
         decoded: RamOutput = self.ram(
@@ -283,7 +284,7 @@ class EgoHieraLocNet(nn.Module):
         presence: bool,
     ) -> tuple[RamOutput, QamOutput, QamState]:
         """Decode frame after frame: what the decoder finds in one is shown to it in the next."""
-        times = len(seen.response) // len(template.tokens)
+        times = len(seen.response) // len(state)
         decoded, followed, start = [], [], self.initial_state(template)
         for time in range(times):
             now = seen.rows(slice(time, None, times))

@@ -35,6 +35,13 @@ class QamState:
     following: Tensor  # (B,) bool: False before the first and after a lost frame
     cells: Tensor  # (B, H, W) in [0, 1]: the object in the frame before, with propagation; else (B, 1, 1)
 
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def rows(self, index: list[int]) -> QamState:
+        """The state of some of the runs; a run may be given several times."""
+        return QamState(*(getattr(self, f.name)[index] for f in fields(self)))
+
 
 @dataclass(frozen=True)
 class QamOutput:

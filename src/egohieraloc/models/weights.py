@@ -27,6 +27,7 @@ from egohieraloc.config import NetworkConfig
 from egohieraloc.documents import parse_json
 from egohieraloc.errors import ConfigError, WeightsError
 from egohieraloc.files import atomic_path
+from egohieraloc.models.compiled import SUFFIX
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.settings import from_dict, to_dict
 
@@ -78,6 +79,7 @@ class Weights:
     network: EgoHieraLocNet
     calibration: Calibration
     fingerprint: str  # of the file
+    parts: Path | None = None  # its encoder and decoder for OpenVINO, see `compiled.py`
 
     def with_settings(self, config: NetworkConfig) -> Weights:
         """The same weights under other settings of the network; those that need other weights are refused."""
@@ -171,7 +173,9 @@ def load_weights(path: str | Path) -> Weights:
     network = EgoHieraLocNet(config)
     full = {name: value.float() for name, value in tensors.items()}
     network.load_state_dict({**network.state_dict(), **full})
-    return Weights(network.eval().requires_grad_(False), calibration, _fingerprint(path))
+    parts = path.with_suffix(SUFFIX)
+    found = parts if parts.is_file() else None
+    return Weights(network.eval().requires_grad_(False), calibration, _fingerprint(path), found)
 
 
 @dataclass(frozen=True)

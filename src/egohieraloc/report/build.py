@@ -14,6 +14,7 @@ from egohieraloc.result import Result, answer_folder
 from egohieraloc.types import Floats, ResponseTrack
 from egohieraloc.video.reader import Video
 
+HEADLINE_WIDTH_PX = 1280  # of the last frame that shows the object: what the report opens with
 MANY_SAMPLES = 500  # beyond it, thumbnails shrink so that the page stays small,
 MAX_IMAGES = 1000  # and beyond this many only samples of tracks have their own
 
@@ -70,8 +71,13 @@ def _thumbnails(video: Video, result: Result) -> tuple[bytes, ...]:
     found = [track for track in (result.track, *result.alternatives) if isinstance(track, ResponseTrack)]
     wanted = set(range(0, len(indices), -(-len(indices) // MAX_IMAGES) or 1))
     wanted.update(p.sample for track in found for p in track)
-    frames = video.frames([indices[sample] for sample in sorted(wanted)])
-    images = {f.index: thumbnail(f.rgb, width_px=width, quality=quality) for f in frames}
+    last = result.track.predictions[-1].frame_index if isinstance(result.track, ResponseTrack) else None
+    images = {
+        frame.index: thumbnail(frame.rgb, width_px=HEADLINE_WIDTH_PX, quality=85)
+        if frame.index == last
+        else thumbnail(frame.rgb, width_px=width, quality=quality)
+        for frame in video.frames([indices[sample] for sample in sorted(wanted)])
+    }
     shown: list[bytes] = []
     for index in indices:
         shown.append(images.get(index) or (shown[-1] if shown else next(iter(images.values()))))

@@ -11,13 +11,14 @@ import cv2
 import numpy as np
 from av.error import FFmpegError
 
+from egohieraloc.clock import clock
 from egohieraloc.errors import OutputError
 from egohieraloc.files import atomic_path
 from egohieraloc.images import mask_on_image
 from egohieraloc.types import Frame, FramePrediction, Mask, Rgb, ScoreCurve
 from egohieraloc.video.reader import Video
 
-COLOUR = (34, 197, 94)  # of boxes and masks, as on the page
+COLOUR = (34, 197, 94)  # of boxes and outlines, as on the page
 DARK = (16, 20, 17)  # beside each line, so that it is seen on any ground
 CLOCK = Fraction(1, 90_000)  # frames keep their times, whatever the rate
 THUMBNAIL_WIDTH_PX = 400
@@ -69,13 +70,13 @@ def draw_frame(frame: Frame, prediction: FramePrediction | None, width: int, hei
     image: Rgb = cv2.resize(frame.rgb, (width, height), interpolation=cv2.INTER_AREA)
     stroke = max(1, round(max(width, height) / 400))
     if prediction is not None:
-        _tint(image, shrunk_mask(prediction, frame.rgb, width, height), stroke)
+        _outline(image, shrunk_mask(prediction, frame.rgb, width, height), stroke)
         x1, y1, x2, y2 = prediction.box.scaled(width / frame.rgb.shape[1], height / frame.rgb.shape[0])
         corners = (round(x1), round(y1)), (round(x2) - 1, round(y2) - 1)
         cv2.rectangle(image, *corners, DARK, 3 * stroke)
         cv2.rectangle(image, *corners, COLOUR, stroke)
         _label(image, f"{prediction.score:.2f}", (round(x1), round(y1) - 4 * stroke), stroke)
-    _label(image, f"{frame.time_s:.2f} s", (4 * stroke, height - 5 * stroke), stroke)
+    _label(image, clock(frame.time_s), (4 * stroke, height - 5 * stroke), stroke)
     return image
 
 
@@ -133,15 +134,14 @@ def shrunk_mask(prediction: FramePrediction, rgb: Rgb, width: int, height: int) 
     return mask_on_image(prediction.mask, shown, width, height)
 
 
-def _tint(image: Rgb, inside: Mask, stroke: int) -> None:
-    """Colour a mask; its edge, which lies inside, is bright and then dark."""
-    image[inside] = (0.65 * image[inside] + 0.35 * np.array(COLOUR)).astype(np.uint8)
+def _outline(image: Rgb, inside: Mask, stroke: int) -> None:
+    """Draw the edge of a mask, outside of it and dark, then bright; the object keeps its own colours."""
     cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
-    rest = inside.astype(np.uint8)
+    grown = inside.astype(np.uint8)
     for shade in (COLOUR, DARK):
-        core = cv2.erode(rest, cross, iterations=stroke)
-        image[(rest > core)] = shade
-        rest = core
+        larger = cv2.dilate(grown, cross, iterations=stroke)
+        image[larger > grown] = shade
+        grown = larger
 
 
 def _label(image: Rgb, text: str, corner: tuple[int, int], stroke: int) -> None:

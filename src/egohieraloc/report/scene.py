@@ -8,11 +8,10 @@ from typing import Literal
 
 import numpy as np
 
-from egohieraloc.geometry.place import describe
 from egohieraloc.result import Result
 from egohieraloc.result_json import kept_points
 from egohieraloc.result_schema import Part, Point
-from egohieraloc.types import Floats, Localization3D, NotLocalized, ViewEvidence
+from egohieraloc.types import DEVIATIONS_95, Floats, Localization3D, ViewEvidence
 
 
 class SceneView(Part):
@@ -29,7 +28,7 @@ class SceneView(Part):
 
 
 class ScenePlace(Part):
-    """The fused point. `axes` are the half-axes of the ellipsoid of two standard deviations."""
+    """The fused point. `axes` are the half-axes of the ellipsoid that holds it in 95 of 100 cases."""
 
     point: Point
     axes: tuple[Point, Point, Point]
@@ -39,7 +38,8 @@ class ScenePlace(Part):
 class Scene(Part):
     """What the 3D view draws, turned so that z is up and moved so that the path's middle is the origin."""
 
-    words: str  # such as "1.8 m, to your left and below", or why there is no place
+    words: str  # where it is seen from and where it is, or why there is no place
+    doubts: list[str]  # why it may be off by more than the ellipsoid says
     unit: Literal["m", "sfm"]
     posed_frames: int
     num_frames: int
@@ -81,7 +81,8 @@ def scene_of(result: Result, true_point_world: Floats | None = None) -> Scene | 
     found = place if isinstance(place, Localization3D) else None
     index_of_frame = {frame: i for i, frame in enumerate(poses)}
     return Scene(
-        words=f"No place in space: {place.reason}" if isinstance(place, NotLocalized) else describe(place),
+        words=result.place_words,
+        doubts=list(found.doubts) if found else [],
         unit=cameras.unit if cameras else "sfm",
         posed_frames=place.posed_frames,
         num_frames=place.num_frames,
@@ -134,9 +135,9 @@ def leveling(poses: Floats) -> Floats:
 
 
 def uncertainty_axes(covariance: Floats) -> Floats:
-    """The three half-axes (3, 3), one per row, of the ellipsoid of two standard deviations."""
+    """The three half-axes (3, 3), one per row, of the ellipsoid that holds the point in 95 of 100 cases."""
     variances, directions = np.linalg.eigh((covariance + covariance.T) / 2)
-    axes: Floats = 2 * np.sqrt(np.clip(variances, 0, None))[:, None] * directions.T
+    axes: Floats = DEVIATIONS_95 * np.sqrt(np.clip(variances, 0, None))[:, None] * directions.T
     return axes
 
 

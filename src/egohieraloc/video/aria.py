@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 
 from egohieraloc.errors import VideoError
@@ -66,7 +67,10 @@ class AriaRecording:
             return None
         return float(lens.get_focal_lengths()[0]) / math.hypot(*lens.get_image_size()) * DIAGONAL_35MM
 
-    def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Rgb]]:
+    def read(
+        self, indices: Sequence[int], *, size: tuple[int, int] | None = None
+    ) -> Iterator[tuple[int, Rgb]]:
+        """The upright images of these numbers, scaled to `size` (width and height) where one is given."""
         provider = open_vrs(self.path)
         stream = rgb_stream(provider, self.path)
         for index in indices:
@@ -74,7 +78,11 @@ class AriaRecording:
                 image, _ = provider.get_image_data_by_index(stream, index)
                 rgb = image.to_numpy_array() if image.is_valid() else None
             if rgb is not None:
-                yield index, np.ascontiguousarray(np.rot90(rgb, -self.turns))
+                upright = np.ascontiguousarray(np.rot90(rgb, -self.turns))
+                yield (
+                    index,
+                    upright if size is None else cv2.resize(upright, size, interpolation=cv2.INTER_AREA),
+                )
 
 
 def _started_at(provider: Any, stream: Any, domains: Any) -> datetime | None:

@@ -20,6 +20,7 @@ import av
 import numpy as np
 from av.error import FFmpegError
 from av.stream import Disposition
+from av.video.reformatter import Interpolation, VideoReformatter
 from numpy.typing import NDArray
 
 from egohieraloc.errors import VideoError
@@ -86,16 +87,20 @@ class Container:
             return float(values[0])
         return None
 
-    def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Rgb]]:
-        """Decode the given increasing frame numbers; only these are turned into RGB."""
-        given = 0
+    def read(
+        self, indices: Sequence[int], *, size: tuple[int, int] | None = None
+    ) -> Iterator[tuple[int, Rgb]]:
+        """Decode the given increasing frame numbers; only these are turned into RGB, scaled to `size` (width
+        and height) where one is given."""
+        given, size = 0, size or (self.info.width, self.info.height)
+        converter = VideoReformatter()  # not set up anew for every frame
         with _opened(self.path) as (container, stream):
             for run in self._runs(indices):
                 wanted = set(run)
                 with closing(self._decoded_from(container, stream, run)) as decoded:
                     for number, frame in decoded:
                         if number in wanted:
-                            yield number, self._rgb(frame)
+                            yield number, _rgb(frame, size, converter)
                             given += 1
                         if number >= run[-1]:
                             break
@@ -136,13 +141,23 @@ class Container:
             else:
                 return
 
-    def _rgb(self, frame: av.VideoFrame) -> Rgb:
-        turns = _quarter_turns(frame)
-        width, height = self.info.width, self.info.height
-        if turns % 2:
-            width, height = height, width
-        rgb = frame.to_ndarray(format="rgb24", width=width, height=height)
-        return np.ascontiguousarray(np.rot90(rgb, turns))
+
+def _rgb(frame: av.VideoFrame, size: tuple[int, int], converter: VideoReformatter) -> Rgb:
+    """The image upright, of this width and height."""
+    turns = _quarter_turns(frame)
+    width, height = size[::-1] if turns % 2 else size
+    if width < frame.width:  # every pixel counts; to packed RGB, colours would be halved in resolution first
+        frame = converter.reformat(frame, width, height, "gbrp", interpolation=Interpolation.AREA, threads=0)
+    else:
+        frame = converter.reformat(frame, width, height, "rgb24")
+    return np.ascontiguousarray(np.rot90(frame.to_ndarray(), turns))
+
+
+def is_image(path: Path) -> bool:
+    """Whether a file is a single image; FFmpeg takes one for a video of one frame."""
+    return path.suffix.lower() in (".heic", ".heif", ".avif") or format_name(path).endswith(
+        ("_pipe", "image2")
+    )
 
 
 def format_name(path: Path) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+import cv2
 import numpy as np
 
 from egohieraloc.errors import QueryError, VideoError
@@ -78,7 +79,10 @@ class Folder:
             value = image.getexif().get_ifd(EXIF_BLOCK).get(EXIF_FOCAL_35MM)
         return float(value) if value else None
 
-    def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Rgb]]:
+    def read(
+        self, indices: Sequence[int], *, size: tuple[int, int] | None = None
+    ) -> Iterator[tuple[int, Rgb]]:
+        """The images of these numbers, scaled to `size` (width and height) where one is given."""
         for index in indices:
             rgb = _read(self.images[index])
             if rgb.shape[:2] != (self.info.height, self.info.width):
@@ -87,7 +91,7 @@ class Folder:
                     f"{rgb.shape[1]}x{rgb.shape[0]}, {self.images[0].name} is "
                     f"{self.info.width}x{self.info.height}."
                 )
-            yield index, rgb
+            yield index, rgb if size is None else cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
 
 
 def _read(image: Path) -> Rgb:

@@ -59,17 +59,18 @@ class Letterbox:
         return width / self.width, height / self.height
 
     def apply(self, rgb: Rgb) -> Rgb:
-        """(height, width, 3) to (size, size, 3)."""
-        if rgb.shape[:2] != (self.height, self.width):
+        """(height, width, 3), or an image that has its size on the canvas already, to (size, size, 3)."""
+        (width, height), (left, top) = self.content_size, self.offset
+        if rgb.shape[:2] not in ((self.height, self.width), (height, width)):
             raise ValueError(
                 f"This letterbox is for {self.width}x{self.height}, got {rgb.shape[1]}x{rgb.shape[0]}"
             )
-        (width, height), (left, top) = self.content_size, self.offset
-        shrinks = self.size < max(self.width, self.height)
+        if rgb.shape[:2] != (height, width):
+            shrinks = self.size < max(self.width, self.height)
+            way = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+            rgb = cv2.resize(rgb, (width, height), interpolation=way)
         canvas = np.zeros((self.size, self.size, 3), np.uint8)
-        canvas[top : top + height, left : left + width] = cv2.resize(
-            rgb, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
-        )
+        canvas[top : top + height, left : left + width] = rgb
         return canvas
 
     def points_to_canvas(self, points: NDArray[np.floating]) -> Floats:

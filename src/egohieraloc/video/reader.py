@@ -8,7 +8,7 @@ or is given up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -21,11 +21,15 @@ from numpy.typing import NDArray
 from egohieraloc.errors import VideoError
 from egohieraloc.types import Floats, Frame, Ints, Rgb, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.aria import AriaRecording
-from egohieraloc.video.container import Container
+from egohieraloc.video.container import Container, is_image
 from egohieraloc.video.folder import Folder
+from egohieraloc.video.letterbox import Letterbox
+from egohieraloc.video.prefetch import prefetched
 
 DIAGONAL_35MM = math.hypot(36, 24)
 DEFAULT_FOLDER_FPS = 5.0
+AHEAD = 16  # frames decoded before they are asked for
+SCALED_ABOVE = 2  # canvases; frames this much larger are scaled by the decoder's library
 ROUNDING_S = 1e-3  # Matroska and its like round frame times to a millisecond
 
 
@@ -45,7 +49,9 @@ class Backend(Protocol):
 
     def focal_35mm(self) -> float | None: ...
 
-    def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Rgb]]: ...
+    def read(
+        self, indices: Sequence[int], *, size: tuple[int, int] | None = None
+    ) -> Iterator[tuple[int, Rgb]]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +69,11 @@ class Video:
             raise VideoError(f"There is no video at {path}. Give a video file or a folder of images.")
         if path.suffix.lower() == ".vrs":
             return cls(AriaRecording.open(path))
-        return cls(Folder.open(path, folder_fps) if path.is_dir() else Container.open(path))
+        if path.is_dir():
+            return cls(Folder.open(path, folder_fps))
+        if is_image(path):
+            raise VideoError(f"{path} is an image. Give a video file, or a folder of images.")
+        return cls(Container.open(path))
 
     @classmethod
     def reopen(cls, source: VideoSource) -> Video:
@@ -131,9 +141,11 @@ class Video:
             )
         return self.frame(int(self.shown_at(np.array([time_s]))[0]))
 
-    def frames(self, indices: Sequence[int] | NDArray[np.integer]) -> Iterator[Frame]:
-        """Frames by increasing number, decoding no more than they need. Damaged ones are left out with a
-        warning."""
+    def frames(
+        self, indices: Sequence[int] | NDArray[np.integer], *, size: tuple[int, int] | None = None
+    ) -> Iterator[Frame]:
+        """Frames by increasing number, decoding no more than they need; scaled to `size`, width and height,
+        where one is given. Damaged ones are left out with a warning."""
         numbers = [int(index) for index in indices]
         if any(late <= early for early, late in pairwise(numbers)):
             raise VideoError("Frame numbers must increase: sort them and give each one once.")
@@ -142,10 +154,23 @@ class Video:
                 raise VideoError(
                     f"Frame {index} is not in {self.path}: it has frames 0 to {self.info.num_frames - 1}."
                 )
-        return self._frames(numbers)
+        return self._frames(numbers, size)
 
-    def _frames(self, numbers: Sequence[int]) -> Iterator[Frame]:
-        for index, rgb in self.backend.read(numbers):
+    def canvases(
+        self, indices: Sequence[int] | NDArray[np.integer], letterbox: Letterbox
+    ) -> Generator[Frame]:
+        """Frames as `frames` gives them, but on a letterbox's canvas, and decoded ahead in a thread.
+
+        Those more than twice as large as the canvas are made smaller where they are decoded: they cost
+        little more than small ones, and their colours differ by a rounding from those of `Letterbox.apply`.
+        """
+        large = max(letterbox.frame_size) > SCALED_ABOVE * letterbox.size
+        frames = self.frames(indices, size=letterbox.content_size if large else None)
+        canvases = (Frame(frame.index, frame.time_s, letterbox.apply(frame.rgb)) for frame in frames)
+        return prefetched(canvases, AHEAD)
+
+    def _frames(self, numbers: Sequence[int], size: tuple[int, int] | None) -> Iterator[Frame]:
+        for index, rgb in self.backend.read(numbers, size=size):
             yield Frame(index, float(self.times_s[index]), rgb)
 
     def samples(

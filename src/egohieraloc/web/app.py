@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException as AnyHttpError
 
 from egohieraloc import __version__
 from egohieraloc.errors import EgoHieraLocError
-from egohieraloc.web import memory_routes, queries, videos
+from egohieraloc.web import downloads, memory_routes, queries, videos
 from egohieraloc.web.guard import Guard
 from egohieraloc.web.jobs import BusyError, Locates
 from egohieraloc.web.library import Library, UnknownIdError
@@ -30,7 +30,16 @@ DEFAULT_MAX_VIDEO_BYTES = 2_000_000_000
 CSS, JS = "text/css", "text/javascript"
 PAGE, REPORT = ("egohieraloc.web", "static"), ("egohieraloc.report", "templates")
 SHARED_SCRIPTS = ("answer.js", "curve.js", "marks.js", "scene.js", "tools.js")
-OWN_SCRIPTS = ("page.js", "place.js", "requests.js", "rows.js", "viewer.js", "words.js")
+OWN_SCRIPTS = (
+    "ask.js",
+    "drawing.js",
+    "page.js",
+    "place.js",
+    "requests.js",
+    "rows.js",
+    "viewer.js",
+    "words.js",
+)
 MEMORY_SCRIPTS = ("library.js", "timeline.js", "views.js")
 ASSETS = {
     "report.css": (*REPORT, CSS),
@@ -87,6 +96,7 @@ def create_app(
     _add_page(app, About(version=__version__, model=model, max_video_bytes=max_video_bytes))
     app.include_router(videos.router)
     app.include_router(queries.router)
+    app.include_router(downloads.router)
     if jobs is not None:
         app.state.memory = jobs
         app.include_router(memory_routes.router)

@@ -13,16 +13,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from egohieraloc.errors import EgoHieraLocError
-from egohieraloc.progress import Progress, no_progress
+from egohieraloc.geometry.reference import CameraHeight
+from egohieraloc.progress import Progress, label, no_progress
 from egohieraloc.query import Query
 from egohieraloc.result import Result
-from egohieraloc.types import Box, NotFound
+from egohieraloc.result_json import foreground_part
+from egohieraloc.result_schema import ForegroundPart
+from egohieraloc.types import Box, NotFound, QueryMask
 from egohieraloc.web.library import Library, UnknownIdError
 from egohieraloc.web.process import OwnProcess, StoppedError
 from egohieraloc.web.values import QueryEntry, QueryProgress
+
+if TYPE_CHECKING:
+    from egohieraloc.localize import SpaceSources
 
 MAX_WAITING = 200
 
@@ -37,8 +43,11 @@ class Locates(Protocol):
         *,
         until_s: float | None = None,
         in_3d: bool = False,
+        space: SpaceSources | None = None,
         progress: Progress = no_progress,
     ) -> Result: ...
+
+    def foreground(self, query: Query) -> QueryMask: ...
 
 
 class BusyError(EgoHieraLocError):
@@ -61,7 +70,7 @@ class _Running:
             self.stage_began = now, done
         began, first = self.stage_began
         left_s = (now - began) / (done - first) * (total - done) if done > first else None
-        self.progress = QueryProgress(stage=stage, done=done, total=total, left_s=left_s)
+        self.progress = QueryProgress(stage=stage, label=label(stage), done=done, total=total, left_s=left_s)
 
 
 class Jobs:
@@ -74,7 +83,8 @@ class Jobs:
         self._promised = 0
         self._running: dict[str, _Running] = {}
         self._closing = False
-        self._processes = [OwnProcess(make) for _ in range(workers)]
+        # The first has all cores while it is alone; others work only beside it.
+        self._processes = [OwnProcess(make, share=workers if n else 1) for n in range(workers)]
         self._threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(workers)]
         for thread in self._threads:
             thread.start()
@@ -121,6 +131,13 @@ class Jobs:
                 self._library.finish(entry.model_copy(update={"status": "cancelled"}))
             self._changed.wait_for(lambda: query_id not in self._running, timeout=15)
 
+    def renamed(self, query_id: str, name: str | None) -> QueryEntry:
+        """Give a query a name, also while it is being answered."""
+        with self._changed:
+            entry = self._library.query(query_id).model_copy(update={"name": name})
+            self._library.finish(entry)
+        return self.seen(entry)
+
     def close(self) -> None:
         """End all processes. Queries that are not finished go on at the next start."""
         with self._changed:
@@ -154,6 +171,7 @@ class Jobs:
             with self._library.incoming() as folder:
                 outcome = self._answered(process, entry, running, folder)
                 if outcome is not None:
+                    outcome = outcome.model_copy(update={"name": self._library.query(entry.id).name})
                     self._library.finish(outcome, folder if outcome.status == "done" else None)
         except (EgoHieraLocError, OSError):  # the disk is full: asked again at the next start
             traceback.print_exc()
@@ -199,6 +217,11 @@ class Jobs:
         return done
 
 
+def query_foreground(localizer: Locates, progress: Progress, query: Query) -> ForegroundPart:
+    """What of a query will be searched."""
+    return foreground_part(localizer.foreground(query))
+
+
 def get_ready(localizer: Locates, progress: Progress) -> None:
     """Nothing; but the process now runs and has its Localizer."""
 
@@ -208,7 +231,14 @@ def answer_query(
 ) -> QueryEntry:
     """Write the answer into a folder; runs in the process that holds the Localizer."""
     query = Query.from_image(image, box=Box(*entry.box) if entry.box else None, seen_at_s=entry.seen_at_s)
-    result = localizer.locate(query, video, until_s=entry.until_s, in_3d=entry.in_3d, progress=progress)
+    space = None
+    if entry.camera_height_m is not None:
+        from egohieraloc.localize import SpaceSources
+
+        space = SpaceSources(reference=CameraHeight(entry.camera_height_m))
+    result = localizer.locate(
+        query, video, until_s=entry.until_s, in_3d=entry.in_3d, space=space, progress=progress
+    )
     result.save(folder)
     track = result.track
     if isinstance(track, NotFound):

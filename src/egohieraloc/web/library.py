@@ -13,6 +13,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -103,6 +104,11 @@ class Library:
                 with suppress(FileNotFoundError):
                     folder.rename(away / folder.name)
 
+    def remove_query(self, query_id: str) -> None:
+        """Forget a query and its answer."""
+        with self.incoming() as away, suppress(FileNotFoundError):
+            self.query_folder(query_id).rename(away / query_id)
+
     def queries(self, video_id: str | None = None) -> list[QueryEntry]:
         """All queries, or those about a video, the newest first."""
         found = (_read(path, QueryEntry) for path in self.folder.glob("queries/*/query.json"))
@@ -142,12 +148,17 @@ class Library:
             return None
         return document.model_copy(update={"video": document.video.model_copy(update={"path": name})})
 
-    def scene(self, query_id: str) -> Scene | None:
-        """What the 3D view of an answer draws; None where nothing is known in space."""
+    def scene(self, query_id: str, candidate: int | None = None) -> Scene | None:
+        """What the 3D view of an answer, or of another candidate, draws; None where nothing is known."""
         try:
-            scene = scene_of(Result.load(self.query_folder(query_id) / ANSWER))
+            result = Result.load(self.query_folder(query_id) / ANSWER)
         except DataError:
             return None
+        if candidate is not None:
+            if candidate >= len(result.alternative_places):
+                return None
+            result = replace(result, place=result.alternative_places[candidate])
+        scene = scene_of(result)
         return scene and scene.model_copy(update={"words": self._hide_paths(scene.words)})
 
     def without_paths(self, text: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from egohieraloc.errors import EgoHieraLocError
 from egohieraloc.memory.shelf import Shelf
-from egohieraloc.progress import Progress
+from egohieraloc.progress import Progress, label
 from egohieraloc.query import Query
 from egohieraloc.types import Box
 from egohieraloc.web.memory_values import MemoryAsk
@@ -55,7 +55,7 @@ class MemoryJobs:
 
     def _answer(self, entry: MemoryAsk, *question: Any) -> None:
         def report(stage: str, done: int, total: int) -> None:
-            now = QueryProgress(stage=stage, done=done, total=total)
+            now = QueryProgress(stage=stage, label=label(stage), done=done, total=total)
             self._put(entry.model_copy(update={"status": "running", "progress": now}))
 
         try:

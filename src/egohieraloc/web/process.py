@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from egohieraloc import threads
 from egohieraloc.children import end_with_parent, limit_cpu, limit_memory, safe_start
 from egohieraloc.errors import EgoHieraLocError
 from egohieraloc.progress import Progress
@@ -49,8 +50,9 @@ class OwnProcess:
     Tasks, arguments and what they return cross a pipe: they must be picklable.
     """
 
-    def __init__(self, make: Make | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, make: Make | None = None, limits: Limits | None = None, *, share: int = 1) -> None:
         self._make, self._limits = make, limits
+        self._share = share  # processes that share the cores
         self._turn = threading.Lock()
         self._birth = threading.Lock()
         self._closed = False
@@ -126,7 +128,7 @@ class OwnProcess:
             if self._connection is None or not self._process.is_alive():
                 context = multiprocessing.get_context("spawn")
                 self._connection, theirs = context.Pipe()
-                arguments = (theirs, self._make, self._limits)
+                arguments = (theirs, self._make, self._limits, self._share)
                 process = context.Process(target=_serve, args=arguments, daemon=True)
                 with safe_start():
                     process.start()
@@ -188,8 +190,9 @@ def _kill(process: Any) -> None:
     process.kill()
 
 
-def _serve(connection: Connection, make: Make | None, limits: Limits | None) -> None:
+def _serve(connection: Connection, make: Make | None, limits: Limits | None, share: int) -> None:
     """The process: one task after the other until the pipe closes."""
+    threads.settle(share)
     with suppress(AttributeError):
         os.setsid()  # a group of its own, see `_kill`
     end_with_parent()

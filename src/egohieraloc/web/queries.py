@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, File, Form, UploadFile
+from fastapi import APIRouter, Depends, File, Form, Query, UploadFile
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, StreamingResponse
 
@@ -36,20 +36,24 @@ class QueryForm:
     box: str | None
     until_s: float | None
     in_3d: bool
+    camera_height_m: float | None
 
 
-def _query_form(
+def query_form(
     image: Annotated[UploadFile | None, File(description="The object: a crop, or with box a frame.")] = None,
     time_s: FormSeconds = None,
     box: Annotated[str | None, Form(description="x,y,w,h in pixels", max_length=200)] = None,
     until_s: FormSeconds = None,
     in_3d: Annotated[bool, Form(description="Also tell where in space.")] = False,
+    camera_height_m: Annotated[
+        float | None, Form(gt=0, le=10, allow_inf_nan=False, description="With in_3d: for metres.")
+    ] = None,
 ) -> QueryForm:
-    return QueryForm(image, time_s, box, until_s, in_3d)
+    return QueryForm(image, time_s, box, until_s, in_3d, camera_height_m)
 
 
 @router.post("/videos/{video_id}/queries", status_code=201)
-def ask(video_id: str, form: Annotated[QueryForm, Depends(_query_form)], server: ThisServer) -> QueryEntry:
+def ask(video_id: str, form: Annotated[QueryForm, Depends(query_form)], server: ThisServer) -> QueryEntry:
     """Ask where an object was last seen: give an image of it, or a moment of the video and a box.
 
     `until_s` is the query time: nothing after it is looked at. With `in_3d` the answer also tells
@@ -60,7 +64,7 @@ def ask(video_id: str, form: Annotated[QueryForm, Depends(_query_form)], server:
     library.video(video_id)
     region = parse_box(form.box) if form.box else None
     with server.jobs.place(), server.checkers.place() as checker, library.incoming() as folder:
-        image = _received(form.image, folder)
+        image = received(form.image, folder)
         source = QuerySource(library.video_path(video_id), image, form.time_s, region)
         prepared: tuple[Box, float | None] = checker.run(
             media.prepare_query, folder, source, limit_s=FRAME_LIMIT_S
@@ -74,13 +78,14 @@ def ask(video_id: str, form: Annotated[QueryForm, Depends(_query_form)], server:
             seen_at_s=seen_at_s,
             until_s=form.until_s,
             in_3d=form.in_3d,
+            camera_height_m=form.camera_height_m if form.in_3d else None,
         )
         library.add_query(folder, entry)
         server.jobs.add(entry.id)
     return entry
 
 
-def _received(image: UploadFile | None, folder: Path) -> Path | None:
+def received(image: UploadFile | None, folder: Path) -> Path | None:
     if image is None:
         return None
     path = folder / "given"
@@ -104,21 +109,33 @@ def get_query(query_id: str, server: ThisServer) -> QueryWithAnswer:
 
 
 @router.get("/queries/{query_id}/scene")
-def get_scene(query_id: str, server: ThisServer) -> Scene:
-    """What the 3D view of an answer draws; 404 where nothing is known in space."""
+def get_scene(
+    query_id: str, server: ThisServer, candidate: Annotated[int | None, Query(ge=0, le=1000)] = None
+) -> Scene:
+    """What the 3D view of an answer draws, or of one of its alternatives; 404 where nothing is known."""
     server.library.query(query_id)
-    scene = server.library.scene(query_id)
+    scene = server.library.scene(query_id, candidate)
     if scene is None:
         raise UnknownIdError(f"Query {query_id} has no answer in space: ask with in_3d=true.")
     return scene
 
 
 @router.delete("/queries/{query_id}")
-def cancel_query(query_id: str, server: ThisServer) -> QueryEntry:
-    """Cancel a query. One that is finished stays as it is."""
+def cancel_query(query_id: str, server: ThisServer, forget: bool = False) -> QueryEntry:
+    """Cancel a query. One that is finished stays as it is, unless it is to be forgotten."""
     server.library.query(query_id)
     server.jobs.cancel(query_id)
-    return server.jobs.seen(server.library.query(query_id))
+    entry = server.jobs.seen(server.library.query(query_id))
+    if forget:
+        server.library.remove_query(query_id)
+    return entry
+
+
+@router.patch("/queries/{query_id}")
+def name_query(query_id: str, name: Annotated[str, Form(max_length=100)], server: ThisServer) -> QueryEntry:
+    """Give a query a name; an empty one takes it away."""
+    shown = "".join(c for c in name if c.isprintable()).strip() or None
+    return server.jobs.renamed(query_id, shown)
 
 
 @router.get("/queries/{query_id}/thumbnail", response_class=FileResponse)

@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 
 from egohieraloc.web.jobs import Jobs, Locates
 from egohieraloc.web.library import Library
-from egohieraloc.web.process import Limits, ProcessPool
+from egohieraloc.web.process import Limits, OwnProcess, ProcessPool
 
 INSPECT_LIMIT_S, FRAME_LIMIT_S = 300.0, 30.0
 THREADS = 100  # more than can wait for processes: the page's own answers always find one
@@ -20,13 +20,14 @@ KEEP = {"cache-control": "private, max-age=86400, immutable"}
 
 
 class Server:
-    """`checkers` open what is new; `readers` give frames of what was checked."""
+    """`checkers` open what is new; `readers` give frames of what was checked; `previewer` shows masks."""
 
     def __init__(self, library: Library, make: Callable[[], Locates], workers: int) -> None:
         self.library = library
         self._make, self._workers = make, workers
         self.checkers = ProcessPool(CHECKERS, waiting=WAITING_CHECKS, limits=LIMITS)
         self.readers = ProcessPool(READERS, waiting=WAITING_FRAMES, limits=LIMITS)
+        self.previewer = OwnProcess(make)  # a Localizer of its own: a preview does not wait for answers
         self.jobs: Jobs
 
     def start(self) -> None:
@@ -37,6 +38,7 @@ class Server:
         self.jobs.close()
         self.checkers.close()
         self.readers.close()
+        self.previewer.close()
         self.library.close()
 
 

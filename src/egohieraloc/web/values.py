@@ -42,6 +42,7 @@ class QueryProgress(Value):
     """How far a query is. `left_s` is for this stage; None while it cannot be told."""
 
     stage: str
+    label: str  # of the stage, for people
     done: int
     total: int
     left_s: float | None = None
@@ -57,6 +58,8 @@ class QueryEntry(Value):
     seen_at_s: float | None = None
     until_s: float | None = None
     in_3d: bool = False  # also where in space
+    camera_height_m: float | None = None  # above the floor: makes the place metric
+    name: str | None = None  # given by the user
     status: Literal["waiting", "running", "done", "failed", "cancelled"] = "waiting"
     message: str | None = None  # why it failed, or why nothing was found
     found: bool | None = None

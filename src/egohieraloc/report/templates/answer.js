@@ -1,6 +1,13 @@
 // What an answer says, as it stands in result.json.
 import { clock } from "./tools.js";
 
+// What to try when nothing was found.
+export const HINTS = [
+  "Give a photo that also shows what is around the object, with a box drawn around it.",
+  "Give a photo of the side of the object that the video shows.",
+  "If the object can be seen earlier in the video, draw a box around it there.",
+];
+
 // The answer, where there is one, and what else it might have been: [{score, track}].
 export function candidates(result) {
   if (!result) return [];
@@ -30,6 +37,7 @@ export function seenAt(result, rank, time) {
   return {
     box: a.box.map((side, i) => side + part * (b.box[i] - side)),
     mask: (part < 0.5 ? a : b).mask,
-    other: rank > 0 || !result.found,
+    other: rank > 0,
+    guess: !result.found,
   };
 }

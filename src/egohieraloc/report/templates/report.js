@@ -1,8 +1,8 @@
 // The report: shows the JSON value that stands in the page, see html.py.
-import { candidates, confidence, fromTo, halfSample, spanOf } from "./answer.js";
+import { HINTS, candidates, confidence, fromTo, halfSample, spanOf } from "./answer.js";
 import { Curve } from "./curve.js";
 import { imageOver, marks, outline } from "./marks.js";
-import { sceneLegend, sceneWords, startScene } from "./scene.js";
+import { doubtItems, sceneLegend, sceneWords, startScene } from "./scene.js";
 import { byId, clock, draw, legend, make, showPlaying } from "./tools.js";
 
 const FILM_FIRST = 12, MAPS_SHOWN = 4;
@@ -38,9 +38,10 @@ function frame(sample, part = [0, 0, video.width, video.height]) {
   const svg = draw("svg", { class: "alone", viewBox: part.join(" "), role: "img", "aria-label": `Frame at ${clock(times[sample])}` });
   svg.style.aspectRatio = `${video.width} / ${video.height}`;
   if (thumbnails.length) svg.append(imageOver([0, 0, video.width, video.height], thumbnails[sample]));
-  if (seen) svg.append(...marks(seen, seen.other ? "mark other" : "mark"));
+  if (seen) svg.append(...marks(seen, markOf(seen)));
   return svg;
 }
+const markOf = (seen) => (!answer ? "mark guess" : seen.other ? "mark other" : "mark");
 
 // The part of a frame around a box, never less than a third of the frame.
 function around([x1, y1, x2, y2]) {
@@ -60,11 +61,9 @@ function show(sample) {
   byId("viewer").replaceChildren(frame(sample));
   byId("moment").textContent =
     `${clock(times[sample])} · frame ${curve.frame[sample]} · score ${curve.smooth[sample].toFixed(2)}` +
-    (seenIn(sample) ? "" : " · no box");
+    (!seenIn(sample) ? " · no box" : answer ? "" : " · best guess, too unsure to be an answer");
   for (const listener of listeners) listener(sample);
 }
-const showMiddle = (first, last) => show(Math.round((first + last) / 2));
-
 function facts(list, entries) {
   for (const [name, value] of entries) list.append(make("dt", {}, name), make("dd", {}, value));
 }
@@ -75,8 +74,9 @@ function header() {
   byId("subline").textContent = [answer ? confidence(result) : result.reason, name,
     `${video.width} × ${video.height}`, `${count} samples at ${Number(result.sample_fps.toFixed(2))} per second`].join(" · ");
   document.title = `${byId("headline").textContent} · ${name}`;
-  byId("notes").hidden = !data.notes.length;
-  byId("notes").append(...data.notes.map((note) => make("li", {}, note)));
+  const notes = [...data.notes, ...(answer ? [] : HINTS)];
+  byId("notes").hidden = !notes.length;
+  byId("notes").append(...notes.map((note) => make("li", {}, note)));
 }
 
 function queryCard() {
@@ -86,11 +86,11 @@ function queryCard() {
   const entries = [];
   if (foreground) {
     const levels = ["clear outline", "soft outline", "no outline, box only"];
-    svg.append(imageOver(foreground.box, `data:image/png;base64,${foreground.mask}`, { class: "tint grey" }));
-    entries.push(["Mask", `level ${foreground.level}: ${levels[foreground.level]}`], ["Mask quality", foreground.quality.toFixed(2)]);
+    const mask = make("img", { class: "query-mask", src: `data:image/png;base64,${foreground.mask}`, alt: "What of it is searched, in white" });
+    entries.push(["Searched", mask], ["Mask", `level ${foreground.level}: ${levels[foreground.level]}`], ["Mask quality", foreground.quality.toFixed(2)]);
   }
   if (seenAt !== null) entries.push(["Seen at", clock(seenAt)]);
-  svg.append(...outline(box, "mark"));
+  if (x1 < box[0] || y1 < box[1] || x2 > box[2] || y2 > box[3]) svg.append(...outline(box, "mark"));
   byId("query").append(make("img", { src: data.query.image, alt: "The object that was searched for", draggable: "false" }), svg);
   facts(byId("query-facts"), entries);
 }
@@ -108,7 +108,7 @@ function passed() {
 
 function curveCard() {
   const span = ([first, last], name) => spanOf(result, times[first], times[last], name);
-  const spans = passed().map((interval) => span(interval, "passed"));
+  const spans = answer ? passed().map((interval) => span(interval, "passed")) : []; // guesses are no appearances
   if (answer) spans.push(span([answer[0].sample, answer.at(-1).sample], "chosen"));
   const nearest = (time) => times.reduce((best, each, i) => (Math.abs(each - time) < Math.abs(times[best] - time) ? i : best), 0);
   const shown = new Curve(byId("curve"), {
@@ -121,20 +121,21 @@ function curveCard() {
   const dashes = "repeating-linear-gradient(90deg, var(--quiet) 0 5px, transparent 5px 8px)";
   const entries = [["var(--accent)", "score, smoothed", "line"], ["color-mix(in srgb, var(--quiet) 45%, transparent)", "score of each sample", "line"], [dashes, "threshold", "line"]];
   if (answer) entries.push(["var(--accent-soft)", "the answer"]);
-  if (passed().length) entries.push(["var(--other-soft)", "not chosen"]);
+  if (spans.some(({ name }) => name === "passed")) entries.push(["var(--other-soft)", "not chosen"]);
   byId("legend").append(...legend(entries));
   chips();
 }
 function chips() {
   const chip = (first, last, name, text) => {
     const button = make("button", { type: "button", class: name }, `${clock(times[first])} – ${clock(times[last])}, ${text}`);
-    button.addEventListener("click", () => showMiddle(first, last));
+    button.addEventListener("click", () => show(last));
     return button;
   };
-  const all = passed().map(([first, last]) => {
+  const guesses = tracks.map((track) => [track[0].sample, track.at(-1).sample]);
+  const all = (answer ? passed() : guesses).map(([first, last]) => {
     const candidate = result.alternatives.find(({ track }) => track[0].sample <= last && track.at(-1).sample >= first);
     const score = Math.max(...curve.smooth.slice(first, last + 1));
-    return [first, last, "passed", candidate ? confidence(candidate) : `score ${score.toFixed(2)}`];
+    return [first, last, answer ? "passed" : "guess", candidate ? confidence(candidate) : `score ${score.toFixed(2)}`];
   });
   if (answer) all.push([answer[0].sample, answer.at(-1).sample, "chosen", "the answer"]);
   byId("intervals").append(...all.sort((a, b) => a[0] - b[0]).map((entry) => chip(...entry)));
@@ -144,7 +145,7 @@ function controls() {
   byId("previous").addEventListener("click", () => show(current - 1));
   byId("next").addEventListener("click", () => show(current + 1));
   byId("to-answer").hidden = !answer;
-  byId("to-answer").addEventListener("click", () => showMiddle(answer[0].sample, answer.at(-1).sample));
+  byId("to-answer").addEventListener("click", () => show(answer.at(-1).sample));
   let timer = null;
   function stop() {
     clearInterval(timer);
@@ -185,6 +186,7 @@ function space() {
   if (!scene) return;
   byId("scene-card").hidden = false;
   byId("scene-words").textContent = sceneWords(scene);
+  byId("scene-doubts").append(...doubtItems(scene));
   const canvas = byId("scene");
   if (!scene.path.length) {
     canvas.parentElement.parentElement.hidden = true;
@@ -248,7 +250,7 @@ function how() {
 function overlay() {
   if (!data.overlay) return;
   byId("overlay-card").hidden = false;
-  byId("overlay").poster = thumbnails[answer[0].sample];
+  byId("overlay").poster = thumbnails[answer.at(-1).sample];
   byId("overlay").src = data.overlay;
 }
 
@@ -261,5 +263,5 @@ space();
 overlay();
 maps();
 how();
-if (answer) showMiddle(answer[0].sample, answer.at(-1).sample);
-else show(curve.smooth.indexOf(Math.max(...curve.smooth)));
+if (answer) show(answer.at(-1).sample); // where it was last
+else show(tracks.length ? tracks[0].at(-1).sample : curve.smooth.indexOf(Math.max(...curve.smooth)));

@@ -1,12 +1,17 @@
 // The 3D view of report and page, what is said beside it, and its legend.
+import { make } from "./tools.js";
+
 export function sceneWords({ words, posed_frames: posed, num_frames: all }) {
   const share = all ? ` ${posed} of ${all} frames have a pose.` : "";
   return `${words[0].toUpperCase()}${words.slice(1).replace(/\.$/, "")}.${share}`;
 }
+export const doubtItems = ({ doubts }) => doubts.map((doubt) => make("li", {}, `Uncertain: ${doubt}.`));
 export function sceneLegend(scene) {
   const entries = [["var(--quiet)", "your path"]];
   if (scene.views.length) entries.push(["linear-gradient(90deg,#6366f1,#f59e0b)", "views, by weight"]);
-  if (scene.place) entries.push(["var(--accent)", "the object, with two standard deviations"]);
+  if (scene.place) entries.push(["var(--accent)", "the object; the rings hold it in 95 of 100 cases"], ["var(--accent)", "the camera at the query time"]);
+  entries.push(["var(--mark)", "the camera at the moment shown"]);
+  if (scene.map_points.length) entries.push(["color-mix(in srgb, var(--quiet) 40%, transparent)", "points of the map"]);
   if (scene.true_point) entries.push(["var(--mark)", "where it truly is"]);
   return entries;
 }
@@ -196,7 +201,11 @@ export function startScene(canvas, scene) {
     else turn((before[0] - event.clientX) * 0.009, (event.clientY - before[1]) * 0.009);
   });
   for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, (event) => fingers.delete(event.pointerId));
-  canvas.addEventListener("wheel", (event) => { event.preventDefault(); zoom(Math.exp(event.deltaY * 0.001)); }, { passive: false });
+  canvas.addEventListener("wheel", (event) => { // alone it scrolls the page; with Ctrl, as a pinch sends it, it zooms
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    zoom(Math.exp(event.deltaY * 0.003));
+  }, { passive: false });
   const keys = {
     ArrowLeft: () => turn(0.12, 0), ArrowRight: () => turn(-0.12, 0), ArrowUp: () => turn(0, 0.08), ArrowDown: () => turn(0, -0.08),
     "+": () => zoom(0.88), "=": () => zoom(0.88), "-": () => zoom(1.14),

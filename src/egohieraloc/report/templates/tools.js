@@ -19,8 +19,9 @@ export const legend = (entries) => entries.map(([colour, text, kind = ""]) => {
 
 export function clock(seconds) {
   const tenths = Math.round(seconds * 10);
-  const minutes = Math.floor(tenths / 600);
-  return `${minutes}:${((tenths % 600) / 10).toFixed(1).padStart(4, "0")}`;
+  const minutes = Math.floor(tenths / 600), hours = Math.floor(minutes / 60);
+  const start = hours ? `${hours}:${String(minutes % 60).padStart(2, "0")}` : minutes;
+  return `${start}:${((tenths % 600) / 10).toFixed(1).padStart(4, "0")}`;
 }
 
 // What the button says while something plays and while it does not.

@@ -1,11 +1,12 @@
 // The page: chooses videos, asks, follows the work, shows the answer. What is chosen stands in the address, so
 // that a reload shows the same again.
-import { candidates, seenAt, spanOf } from "./answer.js";
+import { HINTS, candidates, seenAt, spanOf } from "./answer.js";
+import { Ask } from "./ask.js";
 import { Curve } from "./curve.js";
 import { Place } from "./place.js";
 import { call, send } from "./requests.js";
 import { fill, removeRow } from "./rows.js";
-import { byId, clock, legend } from "./tools.js";
+import { byId, clock, legend, make } from "./tools.js";
 import { Viewer } from "./viewer.js";
 import { answerTitle, answerWords, isOpen, percent, words } from "./words.js";
 
@@ -13,13 +14,13 @@ const LIST_EVERY_MS = 1500;
 const state = {
   video: null, query: null, // query: with its answer, and what is known in space, once there are
   rank: -1, // which candidate is shown; -1: none
-  wanted: null, // what the next query is about: {time, box} or {image}
   opening: null, // the query that was chosen last; its answer may still be on its way
 };
 let events = null, listTimer = null;
 
 const shown = () => candidates(state.query?.answer)[state.rank] || null;
-const viewer = new Viewer({ viewAt, onTime: (time) => { curve.move(time); place.move(time); }, onDraft: want });
+const viewer = new Viewer({ viewAt, onTime: (time) => { curve.move(time); place.move(time); }, onDraft: (draft) => asking.want(draft) });
+const asking = new Ask(viewer, remember);
 const place = new Place();
 const curve = new Curve(byId("curve"), {
   onPick: goTo,
@@ -68,39 +69,44 @@ function showQuery() {
   headline();
   byId("answer-card").hidden = !query;
   byId("curve-card").hidden = !answer;
-  place.set(query || {}, state.rank === (answer?.found ? 0 : -1));
+  place.set(answer, query?.scenes?.get(state.rank));
   if (!query) return viewer.mark();
   const image = `/queries/${query.id}/thumbnail`;
   if (byId("answer-image").getAttribute("src") !== image) byId("answer-image").src = image;
-  byId("answer-title").textContent = answer ? "The answer" : "Your query";
+  byId("answer-title").textContent = query.name || (answer ? "The answer" : "Your query");
   const progress = query.progress;
   byId("bar").hidden = byId("cancel").hidden = !isOpen(query);
   if (progress?.done) byId("bar").value = progress.done / Math.max(1, progress.total);
   else byId("bar").removeAttribute("value");
   byId("answer-words").textContent = answer ? answerWords(query, state.rank) : words(query);
+  byId("hints").hidden = !answer || answer.found;
+  byId("files").hidden = !answer;
+  for (const link of byId("files").querySelectorAll("a")) link.href = `/queries/${query.id}/files/${link.dataset.file}`;
+  byId("overlay-link").hidden = !answer?.found;
   byId("to-answer").hidden = !shown();
   const last = candidates(answer).length - 1;
   byId("not-this").hidden = last < 0 || (last === 0 && state.rank === 0);
-  byId("not-this").textContent = state.rank < 0 ? "Show the best candidate" : state.rank < last ? "Not this one" : "Back to the first";
+  byId("not-this").textContent = state.rank < 0 ? "Show the best guess" : state.rank < last ? "Not this one" : "Back to the first";
   if (answer) showCurve(answer);
   place.move(viewer.time);
   viewer.mark();
 }
 
 function showCurve(answer) {
-  const spans = candidates(answer).map(({ track }, rank) =>
+  const spans = !answer.found ? [] : candidates(answer).map(({ track }, rank) => // guesses are no appearances
     spanOf(answer, track[0].time_s, track.at(-1).time_s, rank === state.rank ? "chosen" : "passed"));
   curve.set({ scores: answer.curve, start_s: 0, end_s: state.video.duration_s, spans });
   curve.move(viewer.time);
-  const entries = [["var(--accent)", "score, smoothed"], ["var(--quiet)", "threshold (dashed)"]];
-  if (shown()) entries.push(["var(--accent-soft)", "shown"]);
+  const dashes = "repeating-linear-gradient(90deg, var(--quiet) 0 5px, transparent 5px 8px)";
+  const entries = [["var(--accent)", "score, smoothed", "line"], ["color-mix(in srgb, var(--quiet) 45%, transparent)", "score of each sample", "line"], [dashes, "threshold", "line"], ["var(--mark)", "the moment shown", "line"]];
+  if (answer.found) entries.push(["var(--accent-soft)", state.rank ? `candidate ${state.rank + 1}, shown` : "the answer"]);
   if (spans.some(({ name }) => name === "passed")) entries.push(["var(--other-soft)", "other candidates"]);
   byId("legend").replaceChildren(...legend(entries));
 }
 
 function goToAnswer() {
   const track = shown()?.track;
-  if (track) goTo(track[Math.floor(track.length / 2)].time_s);
+  if (track) goTo(track.at(-1).time_s); // where it was last
 }
 
 async function listVideos() {
@@ -110,9 +116,18 @@ async function listVideos() {
     note: `${clock(video.duration_s)} · ${video.width} × ${video.height}`, current: video.id === state.video?.id,
     open: tried(() => openVideo(video)), remove: { label: `Remove ${video.name}`, act: tried(() => removeVideo(video)) },
   })));
+  byId("demo-row").hidden = videos.length > 0;
   return videos;
 }
 
+// What is taken and where it stays, said before anything is chosen.
+async function sayLimits() {
+  const { max_video_bytes: most } = await call("GET", "/about");
+  const here = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
+  byId("limits").textContent = `Up to ${+(most / 1e9).toPrecision(2)} GB. ${here ? "It stays on this computer." : `It is kept on ${location.hostname}.`}`;
+}
+
+const asked = (query) => new Date(1000 * query.created_at).toLocaleTimeString([], { timeStyle: "short" });
 async function listQueries() {
   clearTimeout(listTimer);
   const video = state.video;
@@ -121,8 +136,9 @@ async function listQueries() {
   if (video !== state.video) return;
   byId("queries-card").hidden = !queries.length;
   fill(byId("queries"), queries.map((query) => ({
-    id: query.id, image: `/queries/${query.id}/thumbnail`, title: words(query),
-    note: `asked at ${new Date(1000 * query.created_at).toLocaleTimeString([], { timeStyle: "short" })}${query.in_3d ? ", in space" : ""}`,
+    id: query.id, image: `/queries/${query.id}/thumbnail`, title: query.name ? `${query.name}: ${words(query)}` : words(query),
+    remove: { label: `Delete the question of ${asked(query)}`, act: tried(() => removeQuery(query)) },
+    note: `asked at ${asked(query)}${query.in_3d ? ", in space" : ""}`,
     current: query.id === state.query?.id, open: tried(() => openQuery(query.id)),
   })));
   if (queries.some(isOpen)) {
@@ -131,8 +147,8 @@ async function listQueries() {
 }
 
 function remember() {
-  const { video, query, wanted } = state;
-  const drawn = wanted?.box && [wanted.time, ...wanted.box].map((value) => value.toFixed(3)).join(" ");
+  const { video, query } = state, { wanted } = asking;
+  const drawn = wanted?.box && !wanted.image && [wanted.time, ...wanted.box].map((value) => value.toFixed(3)).join(" ");
   const parts = { v: video?.id, q: query?.id, n: query?.answer ? state.rank : null, b: drawn };
   const kept = Object.entries(parts).filter(([, value]) => value !== undefined && value !== null);
   history.replaceState(null, "", kept.length ? `#${new URLSearchParams(kept)}` : location.pathname);
@@ -144,7 +160,7 @@ async function openVideo(video) {
   Object.assign(state, { video, query: null, rank: -1, opening: null });
   byId("watch").hidden = byId("ask-card").hidden = !video;
   viewer.open(video);
-  want(null);
+  asking.open(video?.id);
   showQuery();
   byId("queries-card").hidden = true;
   fill(byId("queries"), []);
@@ -155,15 +171,23 @@ async function openQuery(id, rank = null) {
   events?.close();
   state.opening = id;
   const query = await call("GET", `/queries/${id}`);
-  query.scene = query.answer?.place ? await call("GET", `/queries/${id}/scene`) : null;
+  rank ??= query.found ? 0 : -1;
+  await loadScene(query, rank);
   if (state.opening !== id) return;
-  state.query = query;
-  state.rank = rank ?? (query.found ? 0 : -1);
+  Object.assign(state, { query, rank });
   showQuery();
   remember();
   if (query.answer) goToAnswer();
   else if (isOpen(query)) follow(id);
   await listQueries();
+}
+
+// What is known in space of the answer or of another candidate.
+async function loadScene(query, rank) {
+  query.scenes ??= new Map();
+  const other = query.answer?.found ? rank - 1 : rank; // among the alternatives
+  if (!query.answer?.place || query.scenes.has(rank) || (other >= 0 && !query.answer.alternatives[other]?.place)) return;
+  query.scenes.set(rank, await call("GET", `/queries/${query.id}/scene${other >= 0 ? `?candidate=${other}` : ""}`));
 }
 
 function follow(id) {
@@ -179,46 +203,48 @@ function follow(id) {
   }));
 }
 
-function want(wanted) {
-  state.wanted = wanted;
-  byId("ask").disabled = !wanted;
-  if (!wanted) byId("crop").hidden = true;
-  byId("hint").textContent = !wanted ? "Draw a box around the object in the image, or drop an image of it here."
-    : wanted.image ? wanted.image.name : `From ${clock(wanted.time)} of the video.`;
-  if (wanted?.box) viewer.cut(wanted).then((image) => { if (state.wanted === wanted) showCrop(image); }, () => {});
-  remember();
-}
-function showCrop(image) {
-  const canvas = byId("crop"), shrink = Math.min(1, 192 / Math.max(image.width, image.height));
-  canvas.width = Math.max(1, image.width * shrink);
-  canvas.height = Math.max(1, image.height * shrink);
-  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  canvas.hidden = false;
-}
-
-async function wantImage(file) {
-  const image = await createImageBitmap(file).catch(() => { throw new Error(`${file.name} is not an image the browser can read.`); });
-  viewer.setDraft(null);
-  want({ image: file });
-  showCrop(image);
-}
-
 async function ask() {
-  const { wanted, video } = state, form = new FormData();
-  if (wanted.image) form.append("image", wanted.image);
-  else {
-    const [x1, y1, x2, y2] = wanted.box;
-    form.append("time_s", wanted.time.toFixed(4));
-    form.append("box", [x1, y1, x2 - x1, y2 - y1].map((side) => side.toFixed(1)).join(","));
-  }
-  if (byId("in-3d").checked) form.append("in_3d", "true");
-  byId("ask").disabled = true;
+  const button = byId("ask");
+  if (!asking.wanted || button.getAttribute("aria-busy") === "true") return;
+  const form = asking.form(), { video } = state;
+  button.setAttribute("aria-busy", "true"); // not disabled: it keeps the focus
   try {
     const query = await call("POST", `/videos/${video.id}/queries`, form);
     await openQuery(query.id);
   } finally {
-    byId("ask").disabled = !state.wanted;
+    button.removeAttribute("aria-busy");
   }
+}
+
+async function addDemo() {
+  byId("demo").setAttribute("aria-busy", "true");
+  try {
+    await openVideo(await call("POST", "/demo"));
+  } finally {
+    byId("demo").removeAttribute("aria-busy");
+  }
+}
+
+async function nameQuery() {
+  const query = state.query, name = prompt("A name for this question:", query.name || "");
+  if (name === null) return;
+  const form = new FormData();
+  form.append("name", name);
+  const { name: given } = await call("PATCH", `/queries/${query.id}`, form);
+  if (state.query?.id === query.id) state.query.name = given;
+  showQuery();
+  await listQueries();
+}
+
+async function removeQuery(query) {
+  if (!confirm("Delete this question and its answer?")) return;
+  if (state.query?.id === query.id) {
+    events?.close();
+    Object.assign(state, { query: null, rank: -1, opening: null });
+    showQuery();
+    remember();
+  }
+  await call("DELETE", `/queries/${query.id}?forget=true`).finally(listQueries);
 }
 
 async function upload(file) {
@@ -246,7 +272,10 @@ async function removeVideo(video) {
 }
 
 async function notThisOne() {
-  state.rank = (state.rank + 1) % candidates(state.query.answer).length;
+  const { query } = state, rank = (state.rank + 1) % candidates(query.answer).length;
+  await loadScene(query, rank);
+  if (state.query !== query) return;
+  state.rank = rank;
   showQuery();
   remember();
   goToAnswer();
@@ -256,7 +285,7 @@ const receive = tried(async (file) => {
   if (!file) return;
   if (file.type.startsWith("image/")) {
     if (!state.video) throw new Error("Choose a video first, then an image of the object.");
-    await wantImage(file);
+    await asking.take(file);
   } else await upload(file);
 });
 
@@ -272,6 +301,9 @@ function listen() {
     }
     if (state.query?.id === id) await openQuery(id);
   }));
+  byId("demo").addEventListener("click", tried(addDemo));
+  byId("name").addEventListener("click", tried(nameQuery));
+  byId("hints").append(...HINTS.map((hint) => make("li", {}, hint)));
   byId("to-answer").addEventListener("click", goToAnswer);
   byId("not-this").addEventListener("click", tried(notThisOne));
   for (const id of ["video-file", "image-file"]) {
@@ -288,7 +320,7 @@ function listen() {
 
 listen();
 await tried(async () => {
-  const videos = await listVideos();
+  const [videos] = await Promise.all([listVideos(), sayLimits()]);
   const kept = new URLSearchParams(location.hash.slice(1));
   const video = videos.find(({ id }) => id === kept.get("v"));
   if (!video) return;

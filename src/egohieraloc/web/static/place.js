@@ -1,18 +1,19 @@
 // Where in space: the words and the 3D view, both as in the report.
-import { sceneLegend, sceneWords, startScene } from "./scene.js";
+import { doubtItems, sceneLegend, sceneWords, startScene } from "./scene.js";
 import { byId, legend } from "./tools.js";
 
 const NEAR_S = 0.5; // how far the moment shown may be from the camera that stands for it
 
 export class Place {
-  // Shows what is known in space; `chosen` tells whether the answer itself is shown or another candidate.
-  set({ answer, scene }, chosen) {
+  // Shows what is known in space of the candidate that is shown, or nothing.
+  set(answer, scene) {
     byId("place-card").hidden = !scene;
     if (!scene) return;
-    byId("place-words").textContent = chosen ? sceneWords(scene) : "Only the answer has a place in space, other candidates have none.";
-    byId("space").hidden = !chosen || !scene.path.length;
-    if (answer === this.answer || byId("space").hidden) return;
-    this.answer = answer;
+    byId("place-words").textContent = sceneWords(scene);
+    byId("place-doubts").replaceChildren(...doubtItems(scene));
+    byId("space").hidden = !scene.path.length;
+    if (scene === this.scene || byId("space").hidden) return;
+    this.scene = scene;
     this.moments = answer.cameras.frames.filter(({ cam_from_world: pose }) => pose);
     const old = byId("space").querySelector("canvas"), canvas = old.cloneNode();
     old.replaceWith(canvas);

@@ -2,12 +2,12 @@
 //
 // While it stands still the server's own image of that moment lies over the player, so that a box is drawn on
 // exactly the frame that is asked about, and a video the browser cannot play is shown all the same.
-import { marks, outline } from "./marks.js";
+import { Drawing } from "./drawing.js";
+import { marks } from "./marks.js";
 import { byId, clock, showPlaying } from "./tools.js";
 
 const STILL_AFTER_MS = 120;
 const SLOW_STEP_S = 0.2; // between images where the browser cannot play
-const MIN_DRAWN_PX = 5; // less is a click
 
 export class Viewer {
   // viewAt(time, playing) tells what to mark: {box, mask, other} or null.
@@ -28,7 +28,7 @@ export class Viewer {
   open(entry) {
     this.pause();
     this.entry = entry;
-    this.draft = null;
+    this.draft = this.drawing.box = null;
     this.playable = true;
     this.still.hidden = true;
     clearTimeout(this.stillTimer);
@@ -118,7 +118,8 @@ export class Viewer {
   refresh() {
     byId("scrub").value = this.time;
     byId("scrub").setAttribute("aria-valuetext", clock(this.time));
-    byId("moment").textContent = `${clock(this.time)} of ${clock(this.entry.duration_s)}`;
+    const frame = Math.min(this.entry.num_frames - 1, Math.round(this.time * this.entry.fps));
+    byId("moment").textContent = `${clock(this.time)} of ${clock(this.entry.duration_s)} · frame ${frame} of ${this.entry.num_frames}`;
     this.mark();
     this.onTime(this.time);
   }
@@ -127,15 +128,17 @@ export class Viewer {
 
   mark() {
     const seen = this.viewAt(this.time, this.playing), shown = [];
-    if (seen) shown.push(...marks(seen, seen.other ? "mark other" : "mark"));
-    if (this.draft && this.isAt(this.draft.time)) shown.push(...outline(this.draft.box, "mark draft"));
+    if (seen) shown.push(...marks(seen, seen.guess ? "mark guess" : seen.other ? "mark other" : "mark"));
+    if (this.draft && this.isAt(this.draft.time)) shown.push(...this.drawing.marks());
     byId("marks").replaceChildren(...shown);
   }
 
-  setDraft(box, finished = true) {
-    this.draft = box && { time: this.time, box };
+  setDraft(box) { this.drawing.set(box); }
+
+  // Takes the drawn box away without a word: something else is asked about.
+  dropDraft() {
+    this.draft = this.drawing.box = null;
     this.mark();
-    if (finished) this.onDraft(this.draft);
   }
 
   // What a draft shows, as a bitmap; from the server's image, since the player may be elsewhere by now.
@@ -153,53 +156,22 @@ export class Viewer {
     byId("previous").addEventListener("click", () => { this.pause(); this.seek(this.time - 1 / this.entry.fps); });
     byId("next").addEventListener("click", () => { this.pause(); this.seek(this.time + 1 / this.entry.fps); });
     byId("play").addEventListener("click", () => (this.playing ? this.pause() : this.play()));
-    this.stage.addEventListener("keydown", (event) => this.key(event));
-    let start = null;
-    const point = (event) => {
-      const area = this.stage.getBoundingClientRect(), { width, height } = this.entry;
-      const x = (event.clientX - area.left) / area.width * width, y = (event.clientY - area.top) / area.height * height;
-      return [Math.max(0, Math.min(width, x)), Math.max(0, Math.min(height, y))];
-    };
-    this.stage.addEventListener("pointerdown", (event) => {
-      if (event.button !== 0 || !event.isPrimary) return;
-      this.pause();
-      this.stage.setPointerCapture(event.pointerId);
-      start = { at: point(event), clientX: event.clientX, clientY: event.clientY };
+    this.stage.addEventListener("keydown", (event) => {
+      if (event.key !== " ") return;
+      event.preventDefault();
+      this.playing ? this.pause() : this.play();
     });
-    this.stage.addEventListener("pointermove", (event) => { if (start) this.setDraft(between(start.at, point(event)), false); });
-    this.stage.addEventListener("pointerup", (event) => {
-      if (!start) return;
-      const drawn = Math.min(Math.abs(event.clientX - start.clientX), Math.abs(event.clientY - start.clientY)) >= MIN_DRAWN_PX;
-      this.setDraft(drawn ? between(start.at, point(event)) : null);
-      start = null;
+    this.drawing = new Drawing(this.stage, {
+      size: () => this.entry && [this.entry.width, this.entry.height],
+      onStart: () => {
+        this.pause();
+        if (this.draft && !this.isAt(this.draft.time)) this.drawing.box = null; // it belongs to another moment
+      },
+      onChange: (box, finished) => {
+        this.draft = box && { time: this.time, box };
+        this.mark();
+        if (finished) this.onDraft(this.draft);
+      },
     });
-    // A finger that rests before it moves must not call the menu of the image, which would end the drawing.
-    this.stage.addEventListener("contextmenu", (event) => { if (start) event.preventDefault(); });
-    this.stage.addEventListener("pointercancel", () => { start = null; this.setDraft(null); });
   }
-
-  key(event) {
-    const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-    if (event.key === "Escape") return this.setDraft(null);
-    if (event.key === " ") { event.preventDefault(); return this.playing ? this.pause() : this.play(); }
-    if (!(event.key in arrows)) return;
-    event.preventDefault();
-    this.pause();
-    const { width, height } = this.entry, step = width / 50;
-    const [dx, dy] = arrows[event.key].map((way) => way * step);
-    if (!this.draft || !this.isAt(this.draft.time)) return this.setDraft([0.4 * width, 0.4 * height, 0.6 * width, 0.6 * height]);
-    let [x1, y1, x2, y2] = this.draft.box;
-    if (event.shiftKey) {
-      x2 = Math.min(width, Math.max(x1 + step, x2 + dx));
-      y2 = Math.min(height, Math.max(y1 + step, y2 + dy));
-    } else {
-      const moveX = Math.max(-x1, Math.min(width - x2, dx)), moveY = Math.max(-y1, Math.min(height - y2, dy));
-      [x1, x2, y1, y2] = [x1 + moveX, x2 + moveX, y1 + moveY, y2 + moveY];
-    }
-    this.setDraft([x1, y1, x2, y2]);
-  }
-}
-
-function between([ax, ay], [bx, by]) {
-  return [Math.min(ax, bx), Math.min(ay, by), Math.max(ax, bx), Math.max(ay, by)];
 }

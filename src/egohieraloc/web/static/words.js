@@ -2,14 +2,6 @@
 import { candidates, confidence, fromTo } from "./answer.js";
 import { clock } from "./tools.js";
 
-const STAGES = {
-  encode: "Reading the video", look: "Searching", decode: "Searching closely", follow: "Tracking",
-  "poses: reading": "Where you walked: reading", "poses: features": "Where you walked: finding landmarks",
-  "poses: calibrating": "Where you walked: measuring the lens", "poses: matching": "Where you walked: comparing images",
-  "poses: mapping": "Where you walked: building a map", "poses: attaching": "Where you walked: comparing with the map",
-  "poses: registering": "Where you walked: filling gaps",
-};
-
 export const isOpen = ({ status }) => status === "waiting" || status === "running";
 export const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
 
@@ -26,17 +18,17 @@ export function words(query) {
   if (query.status === "done") return query.found ? `${clock(query.span_s[0])} – ${clock(query.span_s[1])}` : "Not seen";
   const progress = query.progress;
   if (!progress) return "Getting ready";
-  const stage = STAGES[progress.stage] || progress.stage;
-  if (!progress.done) return `${stage} …`;
+  if (!progress.done) return `${progress.label} …`;
   const left = progress.left_s === null ? "" : `, ${timeLeft(progress.left_s)}`;
-  return `${stage}, ${percent(progress.done / Math.max(1, progress.total))}${left}`;
+  return `${progress.label}, ${percent(progress.done / Math.max(1, progress.total))}${left}`;
 }
 
 export function answerWords({ answer, message }, rank) {
   const all = candidates(answer), found = all[rank];
   if (!found) return message;
   const words = `${fromTo(found.track)}, ${confidence(found)}.`;
-  return rank === 0 && answer.found ? words : `Candidate ${rank + 1} of ${all.length}: ${words}`;
+  if (!answer.found) return `A guess, too unsure to be an answer (${rank + 1} of ${all.length}): ${words}`;
+  return rank === 0 ? words : `Candidate ${rank + 1} of ${all.length}: ${words}`;
 }
 
 export function answerTitle({ answer }, rank) {

@@ -1,0 +1,138 @@
+"""How much faster than before, in one run: dense reading, the first answer, the second question.
+
+    python benchmarks/fast.py [--before SRC] [--minutes 10] [--busy 4] [--model mini] [--json FILE]
+
+The bundled clip, repeated without encoding it again, is the video. Each side runs in a process of its own:
+"now" as the command line does it, "before" with the package of another checkout, `--before ITS/src`, or
+without one with the engine torch and threads as torch sets them. `--busy` keeps so many other processes busy
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import av
+
+HERE = Path(__file__).resolve().parents[1] / "src"
+THREADS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+ROWS = {
+    "start_s": "load the network, s",
+    "dense_per_s": "dense reading, samples/s",
+    "first_s": "first answer of an unread video, s",
+    "second_s": "second question about it, s",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--before", type=Path, help="src folder of the state to compare with")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--busy", type=int, default=0, help="other processes that take all the time they get")
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--measure", nargs=3, metavar=("VIDEO", "MODEL", "ENGINE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(Path(options.measure[0]), *options.measure[1:])))
+        return
+    with tempfile.TemporaryDirectory() as folder, busy(options.busy):
+        from egohieraloc import demo
+
+        video = repeated(demo.CLIP, Path(folder) / "long.mp4", 60 * options.minutes)
+        before = run(options.before or HERE, video, options.model, "" if options.before else "torch")
+        now = run(HERE, video, options.model, "settled")
+    print(f"{options.minutes:g} minutes, {os.cpu_count()} cores, {options.busy} busy processes beside it")
+    print(f"{'':<36}{'before':>10}{'now':>10}{'times':>8}")
+    for key, words in ROWS.items():
+        times = now[key] / before[key] if key.endswith("per_s") else before[key] / now[key]
+        print(f"{words:<36}{before[key]:10.2f}{now[key]:10.2f}{times:8.1f}")
+    print(f"answer before: {before['answer']}\nanswer now:    {now['answer']}")
+    if options.json:
+        options.json.write_text(json.dumps({"before": before, "now": now}, indent=1))
+
+
+def run(source: Path, video: Path, model: str, engine: str) -> dict[str, float | str]:
+    """The figures of a package in a process of its own."""
+    environment = {k: v for k, v in os.environ.items() if k not in THREADS} | {"PYTHONPATH": str(source)}
+    command = [sys.executable, __file__, "--measure", str(video), model, engine]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def measure(video: Path, model: str, engine: str) -> dict[str, float | str]:
+    """`engine`: "settled" chooses as the command line does; "" is for states that know no engines."""
+    if engine == "settled":
+        from egohieraloc import threads
+
+        threads.settle()
+    from egohieraloc import Localizer, Query, Video, demo
+
+    known = {"engine": "torch"} if engine == "torch" else {}
+    query = Query.from_image(demo.QUERY, box=demo.load_truth().query_box)
+    figures: dict[str, float | str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        localizer = Localizer.from_pretrained(model, device="cpu", cache=Path(folder) / "dense", **known)
+        figures["start_s"] = time.perf_counter() - started
+        started = time.perf_counter()
+        encoded = localizer.encode(Video.open(video))
+        figures["dense_per_s"] = len(encoded) / (time.perf_counter() - started)
+        started = time.perf_counter()
+        figures["answer"] = localizer.ask(query, encoded).summary
+        figures["second_s"] = time.perf_counter() - started
+        fresh = Localizer.from_pretrained(model, device="cpu", cache=Path(folder) / "fresh", **known)
+        started = time.perf_counter()
+        fresh.locate(query, video)
+        figures["first_s"] = time.perf_counter() - started
+    return figures
+
+
+def repeated(clip: Path, path: Path, seconds: float) -> Path:
+    """A video that shows a clip over and over for at least so long; its packets are copied."""
+    with av.open(str(clip)) as source, av.open(str(path), "w") as target:
+        stream = source.streams.video[0]
+        packets = [packet for packet in source.demux(stream) if packet.dts is not None]
+        timed = [(packet, packet.pts, packet.dts) for packet in packets]
+        length = max(pts for _, pts, _ in timed) + (packets[0].duration or 1)
+        copy = target.add_stream_from_template(stream)
+        for number in range(round(seconds / float(length * stream.time_base)) or 1):
+            for packet, pts, dts in timed:
+                packet.pts, packet.dts = pts + number * length, dts + number * length
+                packet.stream = copy
+                target.mux(packet)
+    return path
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Processes that never rest, meanwhile."""
+    others = [multiprocessing.Process(target=_burn, daemon=True) for _ in range(count)]
+    for other in others:
+        other.start()
+    try:
+        yield
+    finally:
+        for other in others:
+            other.terminate()
+
+
+def _burn() -> None:
+    while True:
+        sum(range(10_000))
+
+
+if __name__ == "__main__":
+    main()

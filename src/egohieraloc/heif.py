@@ -1,0 +1,34 @@
+"""HEIC, as phones store photographs; needs the extra `heic` (26 MB, so it is no part of the core)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from egohieraloc.errors import MissingExtraError, QueryError
+from egohieraloc.types import Rgb
+
+BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1")
+
+
+def is_heif(path: str | Path) -> bool:
+    """Whether a file begins as HEIC does; False where it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            start = file.read(12)
+    except OSError:
+        return False
+    return start[4:8] == b"ftyp" and start[8:12] in BRANDS
+
+
+def read_heif(path: str | Path) -> Rgb:
+    """The image (H, W, 3), upright."""
+    try:
+        import pillow_heif
+    except ImportError as error:
+        raise MissingExtraError("pillow-heif", "heic") from error
+    try:
+        return np.asarray(pillow_heif.open_heif(path).to_pillow().convert("RGB"), np.uint8)
+    except (ValueError, OSError, SyntaxError, RuntimeError) as error:
+        raise QueryError(f"{path} is not an image that can be read: {error}. Is it whole?") from error

@@ -1,0 +1,202 @@
+"""The network's encoder and decoder in OpenVINO, for x86 processors; torch is the reference.
+
+A file beside the weights, `mini.openvino` beside `mini.safetensors`, holds both parts as OpenVINO graphs in 8
+bits, made once by `egohieraloc quantize`. Each takes the place of the modules it was made of; it is refused
+where these have changed since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import warnings
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from egohieraloc.config import RamConfig
+from egohieraloc.errors import ConfigError, EgoHieraLocError, WeightsError
+from egohieraloc.files import atomic_path
+from egohieraloc.models.neck import FrameFeatures
+from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.models.ram import RamOutput
+from egohieraloc.threads import usable_cores
+
+if TYPE_CHECKING:
+    from egohieraloc.models.weights import Weights
+
+SUFFIX = ".openvino"
+FORMAT = 1
+ABOUT = "about.json"
+PARTS = ("encoder", "decoder")
+Engine = Literal["torch", "openvino"]
+
+
+@dataclass(frozen=True)
+class PartGraph:
+    """An OpenVINO graph as it is stored."""
+
+    xml: bytes
+    weights: bytes
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.blake2b(self.xml + self.weights, digest_size=8).hexdigest()
+
+
+class CompiledEncoder(nn.Module):
+    """Backbone and neck. Windows of queries stay in torch: they are few, and all is compared with them."""
+
+    def __init__(self, compiled: Any, network: EgoHieraLocNet) -> None:
+        super().__init__()
+        self._compiled = compiled
+        self._size = network.config.input_size
+        self.precise = nn.Sequential(network.backbone, network.neck)
+
+    def forward(self, frames: Tensor) -> FrameFeatures:
+        """Maps (shapes in `Neck.forward`) of frames or windows (B, 3, H, W) in [0, 1]."""
+        if frames.shape[-1] == self._size:
+            return FrameFeatures(*_run(self._compiled, [frames]))
+        features: FrameFeatures = self.precise(frames)
+        return features
+
+
+class CompiledDecoder(nn.Module):
+    """The Regional Adaptation Module."""
+
+    def __init__(self, compiled: Any, config: RamConfig) -> None:
+        super().__init__()
+        self._compiled = compiled
+        self.config = config
+
+    def forward(
+        self,
+        features: FrameFeatures,
+        maps: Tensor,
+        tokens: Tensor,
+        sets: Tensor,
+        *,
+        previous: Tensor | None = None,
+        outlined: Tensor | None = None,
+        presence: bool = False,
+    ) -> RamOutput:
+        """As `Ram.forward`, for one query; every frame gets its mask, and the presence head is not there."""
+        if previous is not None or outlined is not None or presence or len(tokens) > 1:
+            raise ConfigError(
+                "The OpenVINO decoder takes one query at a time, makes every mask and no presence, and "
+                "remembers no frame. Use --engine torch."
+            )
+        inputs = [features.match, features.context, features.fine8, features.fine4, maps, tokens, sets]
+        mask_logits, cell_logits, boxes, score_logit = _run(self._compiled, inputs)
+        return RamOutput(mask_logits, cell_logits, mask_logits.new_empty(0), boxes, score_logit)
+
+
+def _run(compiled: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+    given = [value.float().contiguous().numpy() for value in inputs]
+    return [torch.from_numpy(value) for value in compiled(given, share_inputs=True).values()]
+
+
+def part_fingerprints(network: EgoHieraLocNet) -> dict[str, str]:
+    """Of all that decides what each part computes."""
+    config = network.config
+    return {
+        "encoder": _fingerprint((config.backbone, config.neck), (network.backbone, network.neck)),
+        "decoder": _fingerprint((config.neck, config.ram), (network.ram,)),
+    }
+
+
+def _fingerprint(settings: Sequence[object], modules: Sequence[nn.Module]) -> str:
+    digest = hashlib.blake2b(repr(settings).encode(), digest_size=8)
+    for module in modules:
+        for name, value in module.state_dict().items():
+            digest.update(name.encode() + value.cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def write_parts(path: Path, graphs: Mapping[str, PartGraph], network: EgoHieraLocNet) -> None:
+    """Write the graphs of a network's parts, by the names in `PARTS`."""
+    about = {"format": FORMAT, "parts": part_fingerprints(network)}
+    with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(ABOUT, json.dumps(about))
+        for name in PARTS:
+            file.writestr(f"{name}.xml", graphs[name].xml)
+            file.writestr(f"{name}.bin", graphs[name].weights)
+
+
+def read_parts(path: Path, network: EgoHieraLocNet) -> dict[str, PartGraph]:
+    """The graphs in a file, which must have been made of this network."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            about = json.loads(file.read(ABOUT))
+            graphs = {name: PartGraph(file.read(f"{name}.xml"), file.read(f"{name}.bin")) for name in PARTS}
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise WeightsError(
+            f"{path} cannot be read ({error}). Make it again: `egohieraloc quantize`."
+        ) from error
+    made_of = about.get("parts") if about.get("format") == FORMAT else None
+    if made_of != part_fingerprints(network):
+        raise WeightsError(
+            f"{path} was made of other weights or settings of the network. "
+            "Make it again with `egohieraloc quantize`, or use --engine torch."
+        )
+    return graphs
+
+
+def compile_parts(network: EgoHieraLocNet, graphs: Mapping[str, PartGraph]) -> None:
+    """Put the compiled parts in the place of the modules they were made of."""
+    network.add_module("backbone", CompiledEncoder(_compile(graphs["encoder"]), network))
+    network.add_module("neck", nn.Identity())
+    network.add_module("ram", CompiledDecoder(_compile(graphs["decoder"]), network.config.ram))
+
+
+def _compile(graph: PartGraph) -> Any:
+    core = _core()
+    options = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": usable_cores()}
+    return core.compile_model(core.read_model(graph.xml, graph.weights), "CPU", options)
+
+
+@cache
+def _core() -> Any:
+    import openvino
+
+    return openvino.Core()
+
+
+def usable_parts(weights: Weights, device: torch.device, engine: str | None) -> dict[str, PartGraph] | None:
+    """What to compile for an engine, the best there is with None; nothing where torch is to run it all."""
+    if engine not in (None, *get_args(Engine)):
+        raise ConfigError(f"An engine is one of {', '.join(get_args(Engine))}, got '{engine}'.")
+    if engine == "torch" or (engine is None and (weights.parts is None or device.type != "cpu")):
+        return None
+    try:
+        return _parts_for(weights, device)
+    except EgoHieraLocError as error:
+        if engine is not None:
+            raise
+        warnings.warn(f"{error} Torch is used instead.", RuntimeWarning, stacklevel=2)
+        return None
+
+
+def _parts_for(weights: Weights, device: torch.device) -> dict[str, PartGraph]:
+    if device.type != "cpu":
+        raise ConfigError(f"The engine openvino runs on the processor, not on '{device}'. Use --device cpu.")
+    if platform.machine().lower() not in ("x86_64", "amd64") or platform.system() == "Darwin":
+        raise ConfigError("The engine openvino is for x86 processors under Linux and Windows.")
+    if weights.parts is None:
+        raise WeightsError(
+            f"There is no {SUFFIX} file beside these weights. Make one: `egohieraloc quantize`."
+        )
+    try:
+        _core()
+    except ImportError as error:
+        raise ConfigError(
+            f"The engine openvino cannot be loaded ({error}). `pip install openvino` makes answers faster."
+        ) from error
+    return read_parts(weights.parts, weights.network)

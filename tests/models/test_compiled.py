@@ -1,0 +1,160 @@
+"""OpenVINO beside torch: equal answers, and refusals where the file does not fit."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from egohieraloc import Localizer, Query, Video, demo
+from egohieraloc.config import preset
+from egohieraloc.errors import ConfigError, WeightsError
+from egohieraloc.inference.predict import Predictor
+from egohieraloc.models import compiled
+from egohieraloc.models.compiled import SUFFIX, read_parts
+from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.models.weights import Weights, find_weights, load_weights, save_weights
+from egohieraloc.training.quantize import quantize
+from egohieraloc.types import Box, ResponseTrack, Rgb
+
+pytest.importorskip("openvino")
+pytest.importorskip("nncf")
+
+RANDOM = np.random.default_rng(0)
+
+
+def images(count: int, size: int = 64) -> list[Rgb]:
+    return [RANDOM.integers(0, 256, (size, size, 3), np.uint8) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Weights:
+    """A small network with random weights, and its parts."""
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
+    save_weights(path, EgoHieraLocNet(preset("tiny")))
+    quantize(path, images(2), path.with_suffix(SUFFIX))
+    return load_weights(path)
+
+
+def test_it_is_chosen_where_it_can_be(tiny: Weights) -> None:
+    assert Predictor(tiny, device="cpu").engine == "openvino"
+    assert Predictor(tiny, device="cpu", engine="torch").engine == "torch"
+    assert Predictor(replace(tiny, parts=None), device="cpu").engine == "torch"
+
+
+def test_stored_features_of_both_are_kept_apart(tiny: Weights) -> None:
+    names = {Predictor(tiny, device="cpu", engine=e).features_fingerprint for e in ("torch", "openvino")}
+    assert len(names) == 2
+    assert tiny.features_fingerprint in names
+
+
+def test_both_say_nearly_the_same(tiny: Weights) -> None:
+    """Encoded by either, a query prepared and two runs decoded: random weights round worse than trained."""
+    size = tiny.network.config.input_size
+    canvases, query = images(4, size), Query(images(1, 96)[0], Box(20, 20, 70, 70))
+    said = {}
+    for engine in ("torch", "openvino"):
+        predictor = Predictor(tiny, device="cpu", engine=engine)
+        packed = predictor.encode(canvases)
+        prepared = predictor.prepare(query)
+        state = predictor.start(prepared, runs=2)
+        answers, _ = predictor.decode(prepared, packed, state)
+        descriptors = packed.match.astype(np.float64)
+        said[engine] = descriptors / np.linalg.norm(descriptors, axis=1, keepdims=True), answers
+    cosine = (said["torch"][0] * said["openvino"][0]).sum(1)
+    assert cosine.mean() > 0.97
+    scores = [[answer.score for answer in answers] for _, answers in said.values()]
+    np.testing.assert_allclose(scores[0], scores[1], atol=0.1)
+
+
+def test_the_decoder_is_torchs(tiny: Weights) -> None:
+    """From the same features: only the precision differs."""
+    predictors = [Predictor(tiny, device="cpu", engine=e) for e in ("torch", "openvino")]
+    packed = predictors[0].encode(images(3, tiny.network.config.input_size))
+    query = predictors[0].prepare(Query(images(1, 96)[0], Box(20, 20, 70, 70)))
+    outputs = [p.match(query, packed, p.start(query))[0].ram for p in predictors]
+    for name in ("mask_logits", "cell_logits", "boxes", "score_logit"):
+        one, other = (getattr(output, name).float() for output in outputs)
+        torch.testing.assert_close(one, other, atol=0.05, rtol=0.05)
+
+
+def test_parts_of_other_weights_are_refused(tiny: Weights, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    path = tmp_path / "other.safetensors"
+    save_weights(path, EgoHieraLocNet(preset("tiny")))
+    other = replace(load_weights(path), parts=tiny.parts)
+    with pytest.raises(WeightsError, match="other weights"):
+        Predictor(other, device="cpu", engine="openvino")
+    with pytest.warns(RuntimeWarning, match="Torch is used"):
+        assert Predictor(other, device="cpu").engine == "torch"
+
+
+def test_settings_of_the_search_leave_the_parts_usable(tiny: Weights) -> None:
+    config = tiny.network.config
+    searched = tiny.with_settings(replace(config, dpm=replace(config.dpm, top_k=1)))
+    assert Predictor(searched, device="cpu", engine="openvino").engine == "openvino"
+    decoding = tiny.with_settings(replace(config, ram=replace(config.ram, feedback=False)))
+    with pytest.raises(WeightsError, match="settings"):
+        Predictor(decoding, device="cpu", engine="openvino")
+
+
+def test_a_damaged_file_is_named(tiny: Weights, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.openvino"
+    broken.write_bytes(b"not a zip file")
+    with pytest.raises(WeightsError, match=r"broken\.openvino cannot be read"):
+        read_parts(broken, tiny.network)
+    with zipfile.ZipFile(broken, "w") as file:
+        file.writestr("about.json", "{}")
+    with pytest.raises(WeightsError, match="cannot be read"):
+        read_parts(broken, tiny.network)
+
+
+def test_where_it_cannot_run(tiny: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="one of torch, openvino, got 'onnx'"):
+        Predictor(tiny, device="cpu", engine="onnx")
+    with pytest.raises(WeightsError, match=r"no \.openvino file"):
+        Predictor(replace(tiny, parts=None), device="cpu", engine="openvino")
+    with pytest.raises(ConfigError, match="--device cpu"):
+        compiled.usable_parts(tiny, torch.device("cuda"), "openvino")
+    assert compiled.usable_parts(tiny, torch.device("cuda"), None) is None
+
+    def missing() -> None:
+        raise ModuleNotFoundError("No module named 'openvino'")
+
+    monkeypatch.setattr(compiled, "_core", missing)
+    with pytest.raises(ConfigError, match="pip install openvino"):
+        Predictor(tiny, device="cpu", engine="openvino")
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    with pytest.warns(RuntimeWarning, match="x86"):
+        assert Predictor(tiny, device="cpu").engine == "torch"
+
+
+def test_the_shipped_parts_answer_as_torch_does(tmp_path: Path) -> None:
+    """The bundled clip: the same appearance, scores within 0.02 on average."""
+    weights = load_weights(find_weights("mini"))
+    if weights.parts is None:
+        pytest.skip("made by `egohieraloc quantize` for the weights that ship")
+    query = Query.from_image(demo.QUERY, box=demo.load_truth().query_box)
+    video = Video.open(demo.CLIP)
+    indices = video.sample_indices(5.0)[115:165]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        localizers = [
+            Localizer(weights, device="cpu", engine=e, cache=tmp_path) for e in ("torch", "openvino")
+        ]
+    results = [each.ask(query, each.encode(video, indices=indices)) for each in localizers]
+    tracks = [result.track for result in results]
+    assert all(isinstance(track, ResponseTrack) for track in tracks)
+    assert abs(tracks[0].start - tracks[1].start) <= 1
+    assert abs(tracks[0].end - tracks[1].end) <= 1
+    scores = [result.curve.raw for result in results]
+    decoded = (scores[0] > 0) & (scores[1] > 0)  # what looks unlike the query at first sight is not decoded
+    assert decoded.sum() > 5
+    assert np.abs(scores[0] - scores[1])[decoded].mean() < 0.02
