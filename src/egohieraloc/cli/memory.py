@@ -106,6 +106,9 @@ def ask(
     video: Annotated[
         list[str] | None, typer.Option(help="Ask only this video, by id, path or name. Repeatable.")
     ] = None,
+    others: Annotated[
+        int, typer.Option(min=0, help="Further videos to ask for earlier sightings, once it was found.")
+    ] = 3,
     zone: Zone = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for result.json, report.html, overlay.mp4, masks.")
@@ -128,7 +131,7 @@ def ask(
     moment = None if until is None else parse_time(until, _zone(zone))
     with progress_bars(enabled=not json) as progress:
         sought = name if name is not None else options.read(source)
-        answer = opened.ask(sought, until=moment, videos=video, progress=progress)
+        answer = opened.ask(sought, until=moment, videos=video, others=others, progress=progress)
     if answer.result is None and (json or out):
         raise DataError(
             f"The memory {memory} holds no video to ask. Add some: `egohieraloc memory add VIDEO`."

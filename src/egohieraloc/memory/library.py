@@ -23,7 +23,7 @@ from filelock import FileLock
 from egohieraloc.errors import VideoError
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.localize import Localizer
-from egohieraloc.memory.asking import MemoryAnswer, VideoAnswer, ask_all
+from egohieraloc.memory.asking import OTHERS, MemoryAnswer, VideoAnswer, ask_all
 from egohieraloc.memory.shelf import Shelf
 from egohieraloc.memory.thumbnails import slots, to_jpeg, watched
 from egohieraloc.memory.values import Sighting, VideoEntry
@@ -112,12 +112,14 @@ class Memory(Shelf):
         *,
         until: datetime | None = None,
         videos: Iterable[VideoEntry | str] | None = None,
+        others: int = OTHERS,
         progress: Progress = no_progress,
     ) -> MemoryAnswer:
         """Where was this last seen, anywhere? The answer equals the latest of the videos' own answers.
 
         query: a query, or the name of a saved object; until: the query time, by the wall clock; videos: only
-        these (entries, ids or paths). The question and its answer are kept in `questions`.
+        these (entries, ids or paths); others: so many further videos are asked, for earlier sightings, once
+        the answer is settled. The question and its answer are kept in `questions`.
         """
         object_id = self.objects.id_of(query) if isinstance(query, str) else None
         sought = self.objects[query] if isinstance(query, str) else query
@@ -127,6 +129,7 @@ class Memory(Shelf):
             [entry for entry in chosen if entry.ready],
             lambda entry, until_s: self._ask(sought, entry, until_s, progress),
             until=until,
+            others=others,
             progress=progress,
         )
         return replace(answer, question=self.questions.keep(sought, answer, object_id, until))
