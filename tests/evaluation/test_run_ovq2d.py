@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from egohieraloc.cli.eval import app
 from egohieraloc.data.ego4d import read_vq2d
 from egohieraloc.errors import ConfigError
-from egohieraloc.evaluation.predictions import read_own
+from egohieraloc.evaluation.predictions import read_own, read_vq2d_predictions
 from egohieraloc.evaluation.run_ovq2d import (
     FEATURES_ALONE,
     Budget,
@@ -93,7 +93,7 @@ def test_a_budget_that_holds_everything_changes_nothing(run: Any, forget: Forget
     assert answers(online) == answers(run("vq2d", *alone))
 
 
-def test_the_header_tells_the_budget_and_the_results_are_vq2ds(run: Any) -> None:
+def test_the_header_tells_the_budget_and_the_results_are_vq2ds(run: Any, tree: tuple[Path, Path]) -> None:
     out = run("ovq2d", "--budget-mb", "0.5", "--forget", "oldest", "--set", "search.second_look=true")
     header, found = read_own(out)
     assert header["benchmark"] == "ovq2d"
@@ -103,6 +103,8 @@ def test_the_header_tells_the_budget_and_the_results_are_vq2ds(run: Any) -> None
     results = json.loads(out.with_suffix(".results.json").read_text())
     assert results["results"]["own_score"]["num_queries"] == 4
     assert results["config"]["budget_mb"] == 0.5
+    queries = [query for clip in read_vq2d(tree[0]) for query in clip.queries]
+    assert read_vq2d_predictions(out, queries).keys() == found.keys()
 
 
 def test_a_budget_smaller_than_a_sample_is_refused(run: Any) -> None:
