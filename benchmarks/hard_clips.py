@@ -21,7 +21,7 @@ from egohieraloc.files import atomic_path
 from egohieraloc.query import Query
 from egohieraloc.settings import update
 from egohieraloc.training.composer.clip_composer import ClipComposer
-from egohieraloc.training.composer.composed_videos import AS_VIDEO, clip_of, halved
+from egohieraloc.training.composer.composed_videos import AS_VIDEO, clip_of, halved, query_of
 from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.packs import Packs, read_packs
 from egohieraloc.training.composer.scene_sampling import ChosenObjects
@@ -29,6 +29,8 @@ from egohieraloc.types import Box, Rgb
 
 FRAME_PX = 896
 BATCH = 2  # clips composed at a time
+KINDS = tuple(product((0, 1), range(4)))  # halves of the packs, and what makes their clips hard
+FURTHER = 1_000_000  # steps between the clips and the further views of their objects
 JPEG_QUALITY = 95
 HARD = update(
     ComposerConfig(),
@@ -130,32 +132,74 @@ def hard_clips(
 
     `count` clips of a seed, a multiple of 16; those that lie in `folder` are not composed again.
     """
-    kinds = list(product((0, 1), range(4)))
     compose = partial(_compose_kind, data, folder, count // 8, seed, device)
     if device == "cpu" and workers > 1:
         with ProcessPoolExecutor(workers) as pool:
-            paths = list(pool.map(compose, kinds))
+            paths = list(pool.map(compose, KINDS))
     else:
-        paths = [compose(kind) for kind in kinds]
+        paths = [compose(kind) for kind in KINDS]
     return [
-        [HardClip.load(path) for (s, _), some in zip(kinds, paths, strict=True) if s == side for path in some]
+        [HardClip.load(path) for (s, _), some in zip(KINDS, paths, strict=True) if s == side for path in some]
         for side in (0, 1)
     ]
+
+
+def further_views(
+    data: Path, count: int, views: int, *, seed: int, device: str = "cpu"
+) -> list[list[list[Query]]]:
+    """For each of `hard_clips`, in their order, further queries of its object: each from the side farthest
+    from those before it, on a ground and in a light of its own."""
+    halves: list[list[list[Query]]] = [[], []]
+    for kind in KINDS:
+        packs, config = _packs_and_config(data, kind)
+        composer = ClipComposer(packs, config, device, _seed_of(seed, kind))
+        for step in range(-(-count // 8 // BATCH)):
+            objects = composer.chosen_objects(step, min(BATCH, count // 8 - step * BATCH))
+            sides = other_sides(packs, objects, views)
+            rendered = [
+                composer.queries(FURTHER * (k + 1) + step, objects.target, sides[:, k].to(objects.target))
+                for k in range(views)
+            ]
+            halves[kind[0]] += (
+                [query_of(batch.image[n], batch.box[n]) for batch in rendered]
+                for n in range(len(objects.target))
+            )
+    return halves
+
+
+def other_sides(packs: Packs, objects: ChosenObjects, views: int) -> torch.Tensor:
+    """Views (B, views) of scanned objects: each the farthest from the query's view and those before it."""
+    directions = packs.sprite_direction[objects.target.cpu()].double()  # (B, V, 3)
+    cosine = torch.einsum("bvc,bwc->bvw", directions, directions)
+    rows = torch.arange(len(directions))
+    nearest = cosine[rows, objects.query_view.cpu()]  # (B, V) to those chosen so far
+    chosen = []
+    for _ in range(views):
+        chosen.append(nearest.argmin(1))
+        nearest = torch.maximum(nearest, cosine[rows, chosen[-1]])
+    return torch.stack(chosen, 1)
 
 
 def _compose_kind(
     data: Path, folder: Path, count: int, seed: int, device: str, kind: tuple[int, int]
 ) -> list[Path]:
-    """Clips of one half of the packs, sharp or blurred, with or without a rival."""
     side, number = kind
-    blurred, rival = number >= 2, number % 2 == 1
     paths = [folder / f"hard-{FRAME_PX}-{seed}-{side}-{number}-{clip}.npz" for clip in range(count)]
     if not all(path.exists() for path in paths):
         folder.mkdir(parents=True, exist_ok=True)
-        packs = halved(_heldout(data))[side]
-        config = update(HARD, (BLURRED if blurred else SHARP) | {"rival_share": float(rival)})
-        _compose(packs, config, device, paths, seed=(seed * 2 + side) * 4 + number)
+        _compose(*_packs_and_config(data, kind), device, paths, seed=_seed_of(seed, kind))
     return paths
+
+
+def _packs_and_config(data: Path, kind: tuple[int, int]) -> tuple[Packs, ComposerConfig]:
+    """One half of the packs, and how clips are composed: sharp or blurred, with or without a rival."""
+    side, number = kind
+    look, rival = (BLURRED if number >= 2 else SHARP), number % 2 == 1
+    return halved(_heldout(data))[side], update(HARD, look | {"rival_share": float(rival)})
+
+
+def _seed_of(seed: int, kind: tuple[int, int]) -> int:
+    return (seed * 2 + kind[0]) * 4 + kind[1]
 
 
 @cache

@@ -19,7 +19,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -134,11 +134,34 @@ def main() -> None:
         write_json(options.json, {name: to_json(table) for name, table in rows.items()})
 
 
+@dataclass(frozen=True, eq=False)
+class HardQuestion:
+    """A clip, and the video to ask for its object: it and clips of the other half."""
+
+    name: str
+    side: int
+    number: int  # of the clip, in its half
+    clip: HardClip
+    video: EncodedVideo
+    truth: Track
+
+
 def ask(
     localizers: Mapping[str, Localizer], halves: Sequence[Sequence[HardClip]], *, seed: int
 ) -> Iterator[tuple[dict[str, Outcome], Difficulty]]:
-    """Ask for the object of each clip in a video of it and clips of the other half."""
-    predictor = next(iter(localizers.values())).predictor
+    """Ask for the object of each clip."""
+    for question in questions(next(iter(localizers.values())).predictor, halves, seed=seed):
+        found = {
+            row: outcome(question.name, question.truth, localizer.ask(question.clip.query, question.video))
+            for row, localizer in localizers.items()
+        }
+        yield found, question.clip.difficulty
+
+
+def questions(
+    predictor: Predictor, halves: Sequence[Sequence[HardClip]], *, seed: int
+) -> Iterator[HardQuestion]:
+    """One about each clip that is fair."""
     packed = [[encoded(hard, predictor) for hard in half] for half in halves]
     rng = np.random.default_rng(seed)
     for side, half in enumerate(halves):
@@ -154,14 +177,7 @@ def ask(
             video = joined(parts, clips, predictor.config.input_size)
             there = np.flatnonzero(hard.presence)
             truth = last_stretch(Track(there + place * length, hard.boxes_xyxy[there]))
-            name = f"half {side}, clip {number}"
-            yield (
-                {
-                    row: outcome(name, truth, localizer.ask(hard.query, video))
-                    for row, localizer in localizers.items()
-                },
-                hard.difficulty,
-            )
+            yield HardQuestion(f"half {side}, clip {number}", side, number, hard, video, truth)
 
 
 def encoded(clip: HardClip, predictor: Predictor) -> PackedFeatures:

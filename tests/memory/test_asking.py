@@ -51,8 +51,8 @@ class Shelf:
         self.asked.append((entry.id, until_s))
         return self.answers[entry]
 
-    def answer(self, until: datetime | None = None) -> MemoryAnswer:
-        return ask_all(list(self.answers), self.ask, until=until)
+    def answer(self, until: datetime | None = None, others: int = OTHERS) -> MemoryAnswer:
+        return ask_all(list(self.answers), self.ask, until=until, others=others)
 
 
 @given(
@@ -60,17 +60,18 @@ class Shelf:
         st.tuples(st.integers(0, 500), st.integers(1, 100), st.floats(0, 1), st.booleans()),
         min_size=1,
         max_size=12,
-    )
+    ),
+    st.integers(0, OTHERS),
 )
 @settings(deadline=None, max_examples=60)
 def test_the_answer_is_the_latest_of_the_answers_one_by_one(
-    videos: list[tuple[int, int, float, bool]],
+    videos: list[tuple[int, int, float, bool]], others: int
 ) -> None:
     answers = {
         entry(i, start_s, length): result(0.2 * share * length, share * length, share, found=found)
         for i, (start_s, length, share, found) in enumerate(videos)
     }
-    given = Shelf(dict(answers)).answer()
+    given = Shelf(dict(answers)).answer(others=others)
     one_by_one = [Shelf({e: r}).answer() for e, r in answers.items()]
     found = [a.sightings[0] for a in one_by_one if a.found]
     assert given.found == bool(found)
@@ -91,6 +92,21 @@ def test_videos_that_end_too_early_are_not_asked() -> None:
     assert [number for number, _ in shelf.asked] == ["9", "8", "7", "6"]
     assert [s.video.id for s in answer.sightings] == ["9", "8", "7", "6"]
     assert len(answer.sightings) == 1 + OTHERS
+
+
+@pytest.mark.parametrize(("last_seen", "others", "asked"), [(9, 0, 1), (9, OTHERS, 1 + OTHERS), (6, 0, 4)])
+def test_asking_ends_when_the_answer_is_settled(last_seen: int, others: int, asked: int) -> None:
+    """Ten days, of which one shows the object: those after it are asked, and `others` before it."""
+    days = {entry(d, 86400 * d, 60.0): result(1, 2, 0.9, found=d == last_seen) for d in range(10)}
+    shelf = Shelf(dict(days))
+    assert shelf.answer(others=others).sightings[0].video.id == str(last_seen)
+    assert len(shelf.asked) == asked
+
+
+def test_an_absent_object_is_looked_for_everywhere() -> None:
+    shelf = Shelf({entry(d, 86400 * d, 60.0): result(1, 2, 0.1, found=False) for d in range(10)})
+    assert not shelf.answer(others=0).found
+    assert len(shelf.asked) == 10
 
 
 def test_a_video_that_began_earlier_may_end_later() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, wraps
 from pathlib import Path
@@ -23,6 +23,7 @@ from egohieraloc.data.trek150 import read_trek150
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import egotracks, tables, trek150, vq2d, vq3d
 from egohieraloc.evaluation.predictions import TrackAnswer, read_vq2d_predictions
+from egohieraloc.evaluation.run_ovq2d import FEATURES_ALONE, Budget, Forget, Ovq2dAnswers
 from egohieraloc.evaluation.run_tracking import EgoTracksAnswers, Trek150Answers
 from egohieraloc.evaluation.run_vq2d import ClipAnswers, System, Vq2dAnswers
 from egohieraloc.evaluation.run_vq3d import ScanCameras, Vq3dAnswers, mapped_queries, median_depth_variance
@@ -108,6 +109,32 @@ def eval_vq2d(run: RunOptions, clips: Clips, split: score.Split = None) -> None:
     annotated = list(read_vq2d(run.annotations, split=split))
     about = run_info("vq2d", config=run.model_info, seed=SEED)
     answers = Vq2dAnswers(system=run.system, clips=_folder(clips), strict=run.strict)
+    found = _run(annotated, answers, about, run)
+    queries = [query for clip in annotated for query in clip.queries]
+    if _has_truth([query.response is not None for query in queries]):
+        _finish(vq2d.report_vq2d(queries, found), about, run)
+
+
+@command("ovq2d")
+def eval_ovq2d(
+    run: RunOptions,
+    clips: Clips,
+    budget_mb: Annotated[
+        float, typer.Option(min=0, help="Megabytes of features remembered of past frames; 0: all of them.")
+    ] = 64.0,
+    forget: Annotated[Forget, typer.Option(help="Which sample is forgotten when the budget is spent.")] = (
+        Forget.least_novel
+    ),
+    split: score.Split = None,
+) -> None:
+    """Ego4D VQ2D online: the query comes when the frames have passed, of which a budget is remembered."""
+    if budget_mb:
+        run = replace(run, settings=[*(run.settings or ()), *FEATURES_ALONE])
+    annotated = list(read_vq2d(run.annotations, split=split))
+    config = {"budget_mb": budget_mb, "forget": forget.value, **run.model_info}
+    about = run_info("ovq2d", config=config, seed=SEED)
+    budget = Budget(budget_mb * 1e6, forget) if budget_mb else None
+    answers = Ovq2dAnswers(system=run.system, clips=_folder(clips), strict=run.strict, budget=budget)
     found = _run(annotated, answers, about, run)
     queries = [query for clip in annotated for query in clip.queries]
     if _has_truth([query.response is not None for query in queries]):

@@ -108,6 +108,9 @@ def ask(
     video: Annotated[
         list[str] | None, typer.Option(help="Ask only this video, by id, path or name. Repeatable.")
     ] = None,
+    others: Annotated[
+        int, typer.Option(min=0, help="Further videos to ask for earlier sightings, once it was found.")
+    ] = 3,
     zone: Zone = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for result.json, report.html, overlay.mp4, masks.")
@@ -146,7 +149,9 @@ def ask(
     sources = _sources(given, opened, video, in_3d=in_3d, device=device)
     with progress_bars(enabled=not json) as progress:
         sought = name if name is not None else options.read(source)
-        answer = opened.ask(sought, until=moment, videos=video, in_3d=in_3d, space=sources, progress=progress)
+        answer = opened.ask(
+            sought, until=moment, videos=video, others=others, in_3d=in_3d, space=sources, progress=progress
+        )
     if sources is None and answer.result is not None and answer.result.cameras is not None:
         typer.echo(f"{answer.result.video.source.path}: {gaps(answer.result.cameras)}.", err=True)
     if answer.result is None and (json or out):

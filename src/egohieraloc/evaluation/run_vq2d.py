@@ -24,6 +24,7 @@ from egohieraloc.evaluation.predictions import Answer, TrackAnswer
 from egohieraloc.evaluation.runner import no_answer
 from egohieraloc.evaluation.workers import AnswerQuery
 from egohieraloc.geometry.lift import mask_confidence
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.localize import Localizer, LocalizerConfig, with_settings
 from egohieraloc.models.sam import SamProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
@@ -119,7 +120,7 @@ class Vq2dAnswers(ClipAnswers):
     benchmark = "vq2d"
 
     def open(self, clip: ClipQueries[VisualQuery]) -> AnswerQuery:
-        search = ClipSearch(self.system.localizer, self.video(clip), clip.queries, clip.fps)
+        search = self.search(clip)
 
         def answer(query: VisualQuery) -> TrackAnswer:
             found = search.find(query)
@@ -137,6 +138,9 @@ class Vq2dAnswers(ClipAnswers):
             )
 
         return answer
+
+    def search(self, clip: ClipQueries[VisualQuery]) -> ClipSearch:
+        return ClipSearch(self.system.localizer, self.video(clip), clip.queries, clip.fps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +178,8 @@ class ClipSearch:
         crop = Query.from_time(self.video, time_s=query.crop_frame / self.fps, box=query.crop.scaled(*scale))
         sharp = sharpness(crop.crop)
         samples = self.samples[: query.query_frame]
-        encoded = self.encoded.first(int(samples[-1]) + 1 if len(samples) else 0)
-        answer = self.localizer.ask(crop, encoded)
+        kept, searched = self.remembered(int(samples[-1]) + 1 if len(samples) else 0)
+        answer = self.localizer.ask(crop, searched)
         track = answer.track
         if isinstance(track, NotFound):
             # Every query of the benchmark has a response track, so the best candidate is given, whatever its
@@ -183,12 +187,17 @@ class ClipSearch:
             if not answer.alternatives:
                 return LastAppearance((), track.score, sharp, track.reason)
             track = answer.alternatives[0]
-        frames = np.flatnonzero((samples >= track.start) & (samples <= track.end))
+        frames = np.flatnonzero((samples >= kept[track.start]) & (samples <= kept[track.end]))
+        shown = np.searchsorted(kept, samples[frames], side="right") - 1
         predictions = tuple(
-            self._as_annotated(track.predictions[int(samples[n]) - track.start], int(n), scale)
-            for n in frames
+            self._as_annotated(track.predictions[sample - track.start], frame, scale)
+            for frame, sample in zip(frames.tolist(), shown.tolist(), strict=True)
         )
         return LastAppearance(predictions, track.score, sharp)
+
+    def remembered(self, count: int) -> tuple[Ints, EncodedVideo]:
+        """Of the clip's first samples those that are searched: their numbers, and what is known of them."""
+        return np.arange(count), self.encoded.first(count)
 
     def _as_annotated(
         self, prediction: FramePrediction, frame: int, scale: tuple[float, float]

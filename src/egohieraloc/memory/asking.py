@@ -2,7 +2,8 @@
 
 Each video answers for itself with its last appearance above the threshold; the answer of the library is the
 latest of these by the wall clock. A video that ends before an appearance that was found cannot hold a later
-one, so videos are asked from the latest back and most are never looked at.
+one, so videos are asked from the latest back, and an object that the latest one shows needs one question.
+What is remembered of a video bounds no score, so it cannot tell which videos may be passed over.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from egohieraloc.progress import Progress, no_progress
 from egohieraloc.result import Result
 from egohieraloc.types import ResponseTrack
 
-OTHERS = 3  # further sightings, in other videos, that an answer comes with where there are some
+OTHERS = 3  # further videos that are asked, for earlier sightings, once the answer is settled
 VideoAnswer = Result | tuple[Sighting, ...]  # or, of a video that is gone, moments that look like the query
 AskVideo = Callable[[VideoEntry, float | None], VideoAnswer]  # until which second
 
@@ -63,6 +64,7 @@ def ask_all(
     ask: AskVideo,
     *,
     until: datetime | None = None,
+    others: int = OTHERS,
     progress: Progress = no_progress,
 ) -> MemoryAnswer:
     """The latest of the videos' answers. Only the result that counts is held in memory."""
@@ -71,7 +73,7 @@ def ask_all(
     remembered: list[Sighting] = []
     unanswered: list[VideoEntry] = []
     best: tuple[tuple[float, float], Result] | None = None
-    for done, entry in enumerate(worth_asking(entries, until, sure)):
+    for done, entry in enumerate(worth_asking(entries, until, sure, others)):
         progress("videos", done, len(entries))
         result = ask(entry, None if until is None else (until - entry.start.time).total_seconds())
         if not isinstance(result, Result):
@@ -88,19 +90,22 @@ def ask_all(
     sure.sort(key=lambda s: (s.seen_until, s.score), reverse=True)
     guesses.sort(key=lambda s: s.score, reverse=True)
     remembered.sort(key=lambda s: s.score, reverse=True)
-    shown = (sure or guesses)[: 1 + OTHERS]
+    most = 1 + others
     return MemoryAnswer(
-        best and best[1], tuple(shown), bool(sure), tuple(remembered[: 1 + OTHERS]), tuple(unanswered)
+        best and best[1],
+        tuple((sure or guesses)[:most]),
+        bool(sure),
+        tuple(remembered[:most]),
+        tuple(unanswered),
     )
 
 
 def worth_asking(
-    entries: Sequence[VideoEntry], until: datetime | None, sure: Sequence[Sighting]
+    entries: Sequence[VideoEntry], until: datetime | None, sure: Sequence[Sighting], others: int
 ) -> Iterator[VideoEntry]:
-    """Videos that may still change the answer, the one that ends last first.
+    """Videos that may still change the answer, the one that ends last first, and then `others` more.
 
-    `sure` grows while the caller asks. Once no video that is left can hold a later sighting, only as many are
-    asked as give `OTHERS` further ones.
+    `sure` grows while the caller asks; the answer is settled once no video that is left can hold a later one.
     """
 
     def last_moment(entry: VideoEntry) -> datetime:
@@ -109,8 +114,10 @@ def worth_asking(
     begun = [entry for entry in entries if until is None or entry.start.time < until]
     for entry in sorted(begun, key=last_moment, reverse=True):
         latest = max((sighting.seen_until for sighting in sure), default=None)
-        if latest is not None and last_moment(entry) <= latest and len(sure) > OTHERS:
-            return
+        if latest is not None and last_moment(entry) <= latest:
+            if others == 0:
+                return
+            others -= 1
         yield entry
 
 

@@ -23,7 +23,7 @@ from filelock import FileLock
 from egohieraloc.errors import VideoError
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.localize import Localizer, SpaceSources
-from egohieraloc.memory.asking import MemoryAnswer, VideoAnswer, ask_all
+from egohieraloc.memory.asking import OTHERS, MemoryAnswer, VideoAnswer, ask_all
 from egohieraloc.memory.shelf import Shelf
 from egohieraloc.memory.thumbnails import slots, to_jpeg, watched
 from egohieraloc.memory.values import Sighting, VideoEntry
@@ -112,6 +112,7 @@ class Memory(Shelf):
         *,
         until: datetime | None = None,
         videos: Iterable[VideoEntry | str] | None = None,
+        others: int = OTHERS,
         in_3d: bool = False,
         space: SpaceSources | None = None,
         progress: Progress = no_progress,
@@ -119,8 +120,9 @@ class Memory(Shelf):
         """Where was this last seen, anywhere? The answer equals the latest of the videos' own answers.
 
         query: a query, or the name of a saved object; until: the query time, by the wall clock; videos: only
-        these (entries, ids or paths); in_3d: also where it is in the space of the video that answers, of
-        which `space` may tell more. The question and its answer are kept in `questions`.
+        these (entries, ids or paths); others: so many further videos are asked, for earlier sightings, once
+        the answer is settled; in_3d: also where it is in the space of the video that answers, of which
+        `space` may tell more. The question and its answer are kept in `questions`.
         """
         object_id = self.objects.id_of(query) if isinstance(query, str) else None
         sought = self.objects[query] if isinstance(query, str) else query
@@ -130,6 +132,7 @@ class Memory(Shelf):
             [entry for entry in chosen if entry.ready],
             lambda entry, until_s: self._ask(sought, entry, until_s, progress),
             until=until,
+            others=others,
             progress=progress,
         )
         if in_3d:

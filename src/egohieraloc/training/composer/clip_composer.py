@@ -25,7 +25,7 @@ from egohieraloc.training.composer.painting import (
     paint,
     paint_background,
 )
-from egohieraloc.training.composer.query_composer import QueryComposer
+from egohieraloc.training.composer.query_composer import QueryBatch, QueryComposer
 from egohieraloc.training.composer.random_numbers import RandomNumbers, mixed_seed
 from egohieraloc.training.composer.render import chain, tight_box, undistort, warp, window_points
 from egohieraloc.training.composer.scene_layers import PlacedObjects, draw_texture_from_scene, render
@@ -73,6 +73,12 @@ class ClipComposer:
         """The objects that the batch of this step shows, and their views."""
         self.seed_for(step)
         return self._sampler.draw_scene(size).objects
+
+    @torch.no_grad()
+    def queries(self, step: int, target: Tensor, view: Tensor) -> QueryBatch:
+        """Queries alone, of targets (B,) seen from views (B,)."""
+        self.seed_for(step)
+        return self._query.compose(self._rng, target, view)
 
     def seed_for(self, step: int) -> None:
         """Seed the generator so that the next batch is the one of this step."""

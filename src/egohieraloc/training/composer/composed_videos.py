@@ -172,12 +172,17 @@ def _compose_clips(composer: ClipComposer, count: int) -> Iterator[ComposedClip]
 def clip_of(batch: ClipBatch, number: int) -> ComposedClip:
     """One clip of a batch in images."""
     return ComposedClip(
-        Query(_image(batch.query[number]), Box(*batch.query_box[number].tolist())),
+        query_of(batch.query[number], batch.query_box[number]),
         tuple(_image(frame) for frame in batch.frames[number]),
         batch.presence[number].cpu().numpy() > 0.5,
         batch.boxes[number].double().cpu().numpy(),
         batch.masks[number].cpu().numpy() >= 0.5,
     )
+
+
+def query_of(image: torch.Tensor, box: torch.Tensor) -> Query:
+    """From a composed image (3, S, S) and the box (4,) of its object."""
+    return Query(_image(image), Box(*box.tolist()))
 
 
 def _letterbox(clip: ComposedClip, predictor: Predictor) -> Letterbox:
