@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Python compiles what it imports; compiling every file beforehand, torch's too, would take 25 s more.
 INSTALL := $(BIN)/pip install --quiet --no-compile
 
-.PHONY: demo test test-all mutants fuzz kill load lint docs bench clean
+.PHONY: demo test test-all reproduce-dry mutants fuzz kill load lint docs bench clean
 
 # Installed again only when pyproject.toml changes; the package itself is installed in place.
 $(VENV)/.installed: pyproject.toml
@@ -35,6 +35,10 @@ test: $(VENV)/.installed-dev
 
 test-all: $(VENV)/.installed-dev
 	$(PYTEST) -m "slow or not slow" --timeout=3600
+
+# Every command of docs/reproduce.md on a small tree with the benchmarks' schemas.
+reproduce-dry: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m "slow or not slow" --timeout=3600 tests/cli/test_reproduce.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -42,7 +42,7 @@ def ego4d_image(frame: int) -> np.ndarray:
 def write_ego4d(root: Path, *, name: str = "vq_train.json") -> Path:
     """Write annotations and clips: clip-a is a file at 5 fps, clip-b a folder, clip-c a file at 10 fps."""
     for repeats, clip in ((1, "clip-a"), (2, "clip-c")):
-        _write_video(root / "clips" / f"{clip}.mp4", repeats)
+        write_video(root / "clips" / f"{clip}.mp4", repeats)
     (root / "clips" / "clip-b").mkdir(parents=True, exist_ok=True)
     for frame in range(FRAMES):
         bgr = cv2.cvtColor(ego4d_image(frame), cv2.COLOR_RGB2BGR)
@@ -107,7 +107,7 @@ def _box(query_set: str, frame: int) -> dict[str, Any]:
     }
 
 
-def _write_video(path: Path, repeats: int) -> None:
+def write_video(path: Path, repeats: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(path), "w") as file:
         stream = file.add_stream("mpeg4", rate=Fraction(5 * repeats))

@@ -115,6 +115,8 @@ class QueryMaskConfig:
 
     trusted: float = 0.6  # tau_SAM: from here on the mask is used as it is (level 0)
     doubtful: float = 0.4  # from here on softly (level 1), below not at all (level 2)
+    slope: float = 1.0  # the built-in segmenter's quality is sigmoid(slope * logit + offset); not SAM's
+    offset: float = 0.0
     fallback: Literal["full", "none", "level1", "level2"] = "full"  # ablation
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.special import expit
+from scipy.special import expit, logit
 from torch import Tensor
 
 from egohieraloc.config import preset
@@ -20,6 +20,7 @@ from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.ram import EVEN_CELL_LOGIT
 from egohieraloc.models.weights import Calibration, Weights
 from egohieraloc.query import Query
+from egohieraloc.settings import override
 from egohieraloc.types import Box, Mask
 
 GENERATOR = np.random.default_rng(0)
@@ -111,6 +112,26 @@ def test_a_providers_quality_decides_the_level(predictor: Predictor, quality: fl
     prepared = asked.prepare(QUERY)
     assert (prepared.mask.quality, prepared.mask.level) == (quality, level)
     assert prepared.template.gain.tolist() == [1.5 if level == 2 else 1.0]
+
+
+@pytest.mark.parametrize("line", [(1.0, 0.0), (0.5, -0.4), (2.0, -4.0)])
+def test_the_segmenters_quality_is_calibrated_and_decides_the_level(
+    predictor: Predictor, line: tuple[float, float]
+) -> None:
+    """A provider's quality is not: SAM's is taken as it is."""
+    slope, offset = line
+    words = [f"query_mask.slope={slope}", f"query_mask.offset={offset}"]
+    torch.manual_seed(0)  # the weights of `predictor`
+    network = EgoHieraLocNet(override(preset("tiny"), words)).eval().requires_grad_(False)
+    weights = Weights(network, Calibration(), "test")
+    found = Predictor(weights, device="cpu").prepare(QUERY)
+    raw = logit(predictor.prepare(QUERY).mask.quality)
+    assert found.mask.quality == pytest.approx(expit(slope * raw + offset), abs=1e-5)
+    level = int(found.mask.quality < 0.6) + int(found.mask.quality < 0.4)
+    assert found.mask.level == level
+    assert found.template.gain.tolist() == [1.5 if level == 2 else 1.0]
+    given = Predictor(weights, device="cpu", provider=lambda q: (np.ones(q.image.shape[:2], bool), 0.9))
+    assert given.prepare(QUERY).mask.quality == 0.9
 
 
 def test_an_empty_mask_of_a_provider_leaves_it_to_the_built_in_head(predictor: Predictor) -> None:

@@ -20,7 +20,7 @@ from egohieraloc.models.compiled import compile_parts, usable_parts
 from egohieraloc.models.fold import fold_norms
 from egohieraloc.models.network import MatchOutput, QueryTemplate
 from egohieraloc.models.qam import QamState
-from egohieraloc.models.query_mask import MaskProvider, fallback_level
+from egohieraloc.models.query_mask import MaskProvider, fallback_level, segmenter_quality
 from egohieraloc.models.weights import Weights
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Bytes, QueryMask, Rgb
@@ -139,7 +139,7 @@ class Predictor:
                 mask = window.mask.astype(np.float32)
             else:
                 mask = _numpy(torch.sigmoid(features.mask_logits[0].float()))
-                quality = float(torch.sigmoid(features.quality_logit[0]))
+                quality = segmenter_quality(float(features.quality_logit[0]), config.query_mask)
             level = fallback_level(quality, config.query_mask)
             foreground = torch.from_numpy((mask >= 0.5).astype(np.float32)).to(self.device)[None, None]
             template = self.network.template(

@@ -6,6 +6,7 @@ head here, which needs no download.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -41,6 +42,11 @@ class QueryMaskHead(nn.Module):
         weight = box_map.to(cells.dtype)
         pooled = (cells * weight).sum((2, 3)) / weight.sum((2, 3)).clamp(min=1e-3)
         return self.decoder(cells, features.fine8, features.fine4), self.quality(pooled)[:, 0].float()
+
+
+def segmenter_quality(logit: float, config: QueryMaskConfig) -> float:
+    """The built-in head's estimate of its mask's IoU, calibrated."""
+    return 0.5 * (1 + math.tanh((config.slope * logit + config.offset) / 2))  # the sigmoid, without overflow
 
 
 def fallback_level(quality: float, config: QueryMaskConfig) -> Literal[0, 1, 2]:
