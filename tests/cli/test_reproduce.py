@@ -77,6 +77,15 @@ def test_what_a_command_reads_was_written_before(tmp_path: Path) -> None:
         written |= {re.sub(r"\.\w+$", "", path) for path in made}
 
 
+def test_tables_written_in_the_guide_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    drawn = [words for words in commands(tmp_path) if words[:2] == ["figure", "tradeoff"]]
+    assert len(drawn) == 2
+    for words in drawn:
+        execute(words)
+        assert Path(words[-1]).stat().st_size > 1000
+
+
 @pytest.mark.slow
 def test_the_whole_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`make reproduce-dry`: every command, word for word; every benchmark gives finite scores."""
