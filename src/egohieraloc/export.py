@@ -90,7 +90,8 @@ def _object_json(each: MappedObject, level_from_world: Any) -> dict[str, Any]:
         "ellipsoid_half_axes_world": each.ellipsoid_axes.tolist(),
         "box": box,
         "last_seen_s": each.last_seen_s,
-        "last_seen_at": None if each.last_seen_at is None else each.last_seen_at.isoformat(),
+        "last_seen_at": each.last_seen_at and each.last_seen_at.isoformat(),
+        "seen_later_at": each.seen_later_at and each.seen_later_at.isoformat(),
         "confidence": each.confidence,
     }
 

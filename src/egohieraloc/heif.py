@@ -22,13 +22,16 @@ def is_heif(path: str | Path) -> bool:
     return start[4:8] == b"ftyp" and start[8:12] in BRANDS
 
 
-def read_heif(path: str | Path) -> Rgb:
-    """The image (H, W, 3), upright."""
+def read_heif(path: str | Path, *, max_pixels: int) -> Rgb:
+    """The image (H, W, 3), upright; its size is read before it is decoded."""
     try:
         import pillow_heif
     except ImportError as error:
         raise MissingExtraError("pillow-heif", "heic") from error
     try:
-        return np.asarray(pillow_heif.open_heif(path).to_pillow().convert("RGB"), np.uint8)
+        image = pillow_heif.open_heif(path)
+        if image.size[0] * image.size[1] > max_pixels:
+            raise QueryError(f"{path} has too many pixels: at most {max_pixels} are read.")
+        return np.asarray(image.to_pillow().convert("RGB"), np.uint8)
     except (ValueError, OSError, SyntaxError, RuntimeError) as error:
         raise QueryError(f"{path} is not an image that can be read: {error}. Is it whole?") from error

@@ -31,7 +31,7 @@ Pixels = TypeVar("Pixels")
 def read_image(path: str | Path) -> Rgb:
     """Read an image as (H, W, 3) RGB. Transparent pixels have the colour that is stored under them."""
     if is_heif(path):
-        return read_heif(path)
+        return read_heif(path, max_pixels=MAX_PIXELS)
     return _decoded(Path(path), _rgb)
 
 

@@ -161,12 +161,13 @@ class CandidatePart(Part):
 
 
 class CameraPart(Part):
-    """A camera model of COLMAP and its parameters."""
+    """A camera model of COLMAP and its parameters. `valid_radius_px`: beyond it no pixel has a ray."""
 
     model: str
     width: int
     height: int
     params: list[float]
+    valid_radius_px: float | None = None
 
 
 class PosePart(Part):

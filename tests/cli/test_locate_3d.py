@@ -41,7 +41,7 @@ def asked(monkeypatch) -> SimpleNamespace:
         vars(seen).update(options, video=video)
         return SimpleNamespace(summary="Last seen.", found=True)
 
-    monkeypatch.setattr(common, "build_localizer", lambda *a: SimpleNamespace(locate=answer))
+    monkeypatch.setattr(common, "build_localizer", lambda *_, **__: SimpleNamespace(locate=answer))
     return seen
 
 

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from test_locate_3d import asked, clip, run  # noqa: F401
 
+from egohieraloc import recorded
 from egohieraloc.errors import GeometryError
+from egohieraloc.geometry.camera import Camera, CameraPose
+from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
 
 LINE = "{time} {x} 0 0 0 0 0 1\n"
 
@@ -42,6 +45,20 @@ def test_a_trajectory_with_its_lens_and_its_clock(clip, asked, tmp_path):  # noq
         "sfm",
     )
     assert asked.space.cameras.unit == "sfm"
+
+
+def test_gaps_of_poses_found_with_the_recording_are_told(clip, asked, monkeypatch):  # noqa: F811
+    camera = Camera("PINHOLE", 64, 48, (60.0, 60.0, 32.0, 24.0))
+    pose = CameraPose(np.eye(3, 4))
+    frames = tuple(PosedFrame(i, i / 5, None if 2 <= i <= 4 else pose) for i in range(6))
+    beside = Reconstruction(camera, frames, "m")
+    monkeypatch.setattr(recorded, "recorded_cameras", lambda video: beside)
+    done = run(clip)
+    assert "found with clip: 3 of 6 frames have a camera pose; none for 0.4 s from 0.4 s on." in done.output
+    assert asked.space.cameras is beside
+    done = run(clip, "--camera-height", 1.6)  # the scale of a map of its own
+    assert "found with" not in done.output
+    assert asked.space.cameras is None
 
 
 def test_another_clock_is_refused_with_the_remedy(clip, asked, tmp_path):  # noqa: F811

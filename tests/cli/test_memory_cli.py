@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from egohieraloc.images import write_image
@@ -142,3 +143,36 @@ def test_mistakes_end_in_one_clear_line(run: Run, filled: Path, words: str, mess
     assert code == 2
     assert message in err
     assert err.count("\n") == 1 or "Not added" in err
+
+
+def test_places_of_saved_objects_on_a_map(run: Run, filled: Path, folder: Path) -> None:
+    code, _, err = run("memory map --memory filled")
+    assert code != 0
+    assert "No saved object has a place" in err
+    lens = {"model": "PINHOLE", "width": 96, "height": 64, "params": [80, 80, 48, 32]}
+    frames = [
+        {"frame": i, "time_s": i / 10, "cam_from_world": [[1, 0, 0, i / 100], [0, 1, 0, 0], [0, 0, 1, 0]]}
+        for i in range(10)
+    ]
+    (folder / "cameras.json").write_text(json.dumps({"unit": "m", "camera": lens, "frames": frames}))
+    (folder / "depth").mkdir()
+    for i in range(10):
+        np.save(folder / "depth" / f"{i}.npy", np.full((64, 96), 2.0))
+    run("memory objects --memory filled --save keys --query front.png")
+    asked = "memory ask --memory filled --object keys --3d --cameras cameras.json --depth depth"
+    code, out, err = run(asked)
+    assert code == 2
+    assert "give --video" in err
+    code, out, err = run(f"{asked} --video 20260311_120000.mp4")
+    assert code == 0, err
+    assert "10 of 10 frames have a camera pose" in err
+    assert "at the query time it is " in out
+    code, out, err = run("memory map --memory filled --out places")
+    assert (code, err) == (0, "")
+    assert out.startswith("keys: ")
+    assert " m, last seen 2026-03-11 12:00:0" in out
+    stored = json.loads((folder / "places" / "map.json").read_text())
+    assert [each["name"] for each in stored["objects"]] == ["keys"]
+    assert stored["objects"][0]["last_seen_at"].startswith("2026-03-11T12:00:0")
+    assert "keys" in (folder / "places" / "map.html").read_text()
+    assert run("memory objects --memory filled --remove keys")[0] == 0

@@ -132,15 +132,16 @@ def test_workers_share_the_cores_and_give_the_same_file(tree, tiny, whole, tmp_p
 
 
 def count_encoded(monkeypatch):
-    """How many images are encoded from now on."""
+    """Numbers of the frames that are read to be encoded from now on."""
     seen = []
-    encode = Predictor.encode
+    canvases = Video.canvases
 
-    def counted(self, canvases, frame_index, time_s):
-        seen.extend(frame_index.tolist())
-        return encode(self, canvases, frame_index, time_s)
+    def counted(self, indices, letterbox):
+        for frame in canvases(self, indices, letterbox):
+            seen.append(frame.index)
+            yield frame
 
-    monkeypatch.setattr(Predictor, "encode", counted)
+    monkeypatch.setattr(Video, "canvases", counted)
     return seen
 
 

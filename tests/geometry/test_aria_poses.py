@@ -50,6 +50,7 @@ def provider(generation: str = "Gen1", poses=()) -> SimpleNamespace:
         get_model_name=lambda: SimpleNamespace(name="FISHEYE624"),
         get_image_size=lambda: (1408, 1400),
         get_projection_params=lambda: LENS,
+        get_valid_radius=lambda: 690.0,
         get_transform_device_camera=lambda: SimpleNamespace(to_matrix=lambda: mount),
     )
     return SimpleNamespace(
@@ -99,6 +100,7 @@ def test_the_lens_sits_on_the_device_and_sees_upright(tmp_path, monkeypatch, gen
     found = matched(given, FrameTable(np.arange(3) / 10))
     assert list(found.poses) == [1, 2]
     assert (found.camera.width, found.camera.height) == size
+    assert found.camera.valid_radius_px == 690
     np.testing.assert_allclose(found.poses[1].center_world, [0, 0, 2.5], atol=1e-9)
     np.testing.assert_allclose(found.poses[1].rays_world([0, 0, 1.0]), [0, 0, 1], atol=1e-9)
     # In Gen 1 the device's x, which is down in an upright image, is right in the image of the sensor.

@@ -1,5 +1,6 @@
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -143,6 +144,23 @@ def test_no_image_is_nan_not_a_wrong_pixel():
     assert np.isnan(fisheye.back_project(sideways, 1.0)).all()
 
 
+@pytest.mark.parametrize("camera", CAMERAS, ids=IDS)
+def test_beyond_the_valid_radius_there_is_no_ray(camera):
+    """Dark corners: the polynomial goes on there, the lens does not."""
+    limited = replace(camera, valid_radius_px=200.0)
+    pixels = image_grid(camera)
+    inside = np.hypot(*(pixels - camera.principal_point).T) <= 200
+    assert 0 < inside.sum() < len(inside)
+    assert np.isfinite(camera.rays(pixels)).all()
+    np.testing.assert_array_equal(np.isfinite(limited.rays(pixels)).all(1), inside)
+    np.testing.assert_array_equal(limited.rays(pixels)[inside], camera.rays(pixels)[inside])
+    np.testing.assert_array_equal(np.isfinite(limited.project(camera.rays(pixels))).all(1), inside)
+    assert np.isnan(limited.back_project(pixels, np.ones(len(pixels)))[~inside]).all()
+    assert limited.turned(1).valid_radius_px == 200
+    doubled = limited.resized(2 * camera.width, 2 * camera.height)
+    np.testing.assert_array_equal(np.isfinite(doubled.rays(2 * pixels)).all(1), inside)
+
+
 def test_optical_axis_is_the_principal_point():
     for camera in CAMERAS:
         np.testing.assert_allclose(camera.project([[0, 0, 2.0]])[0], camera.principal_point)
@@ -157,6 +175,7 @@ def test_optical_axis_is_the_principal_point():
         (("PINHOLE", 64, 48, (1.0, float("nan"), 0.0, 0.0)), "finite"),
         (("PINHOLE", 64, 48, (-1.0, 1.0, 0.0, 0.0)), "positive focal"),
         (("PINHOLE", 0, 48, (1.0, 1.0, 0.0, 0.0)), "positive focal"),
+        (("PINHOLE", 64, 48, (1.0, 1.0, 0.0, 0.0), 0.0), "valid radius"),
     ],
 )
 def test_bad_cameras_say_what_is_wanted(arguments, words):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -215,3 +217,17 @@ def test_points_on_the_object_are_those_that_stay_in_its_box():
     assert once.weight == pytest.approx([1, np.exp(-2 * (0.75**2 + 0.5**2))])  # less towards the rim
     wide = object_points([prediction()], world, PlaceConfig(region_margin=1.0))
     assert len(wide.weight) == 3
+
+
+def test_dark_corners_have_no_depth():
+    """Of a box that reaches beyond the valid radius only the pixels within count."""
+    limited = replace(CAMERA, valid_radius_px=20.0)
+    values = np.full((48, 64), 2.0, np.float32)
+    values[:, 51:] = 9.0  # the radius ends at x = 52 in the middle row
+    at_the_rim = prediction(box=Box(44, 23, 60, 25))
+    whole, seen = (
+        lift(at_the_rim, camera, POSE, LITERAL, depth_map=DepthMap(values, DepthUnit.METRIC))
+        for camera in (CAMERA, limited)
+    )
+    assert whole.depth > 5
+    assert seen.depth < 4

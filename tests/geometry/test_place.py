@@ -129,6 +129,14 @@ def test_centres_the_lens_cannot_see_are_left_out():
     assert "distance cannot be told" in answer.reason
 
 
+def test_an_object_in_the_dark_corner_has_no_place():
+    outside = [FramePrediction(6 * i, i, float(i), 0.9, Box(600, 0, 640, 40)) for i in range(2)]
+    asked = {"query_time_s": 0.0, "depth": depth_maps(range(2))}
+    assert isinstance(place(outside, walk(), **asked), Localization3D)
+    dark = replace(walk(), camera=replace(CAMERA, valid_radius_px=300.0))
+    assert isinstance(place(outside, dark, **asked), NotLocalized)
+
+
 def test_units_must_agree():
     predictions = track(range(3))
     with pytest.raises(GeometryError, match="scale_by_depth"):

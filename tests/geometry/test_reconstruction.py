@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,6 +46,9 @@ def test_cameras_json_has_the_agreed_shape_and_comes_back(tmp_path):
     again = read_cameras(path)
     assert (again.camera, again.unit, again.num_posed) == (WALK.camera, "m", 3)
     np.testing.assert_array_equal(again.poses[12].cam_from_world, POSE.cam_from_world)
+    limited = replace(WALK, camera=replace(WALK.camera, valid_radius_px=250.0))
+    write_cameras(path, limited)
+    assert read_cameras(path).camera == limited.camera
 
 
 @pytest.mark.parametrize(

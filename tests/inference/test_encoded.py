@@ -157,8 +157,8 @@ def test_features_that_are_there_already(tmp_path: Path) -> None:
 def with_damage(video: Video, damaged: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames that cannot be decoded are left out, as the reader does it."""
 
-    def frames(self: Video, numbers: Sequence[int]) -> Iterator[Frame]:
-        for index, rgb in self.backend.read([n for n in numbers if n not in damaged]):
+    def frames(self: Video, numbers: Sequence[int], size: tuple[int, int] | None) -> Iterator[Frame]:
+        for index, rgb in self.backend.read([n for n in numbers if n not in damaged], size=size):
             yield Frame(index, float(self.times_s[index]), rgb)
 
     monkeypatch.setattr(type(video), "_frames", frames)

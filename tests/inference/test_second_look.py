@@ -86,7 +86,7 @@ def test_of_two_that_are_as_sure_the_later_one_is_the_answer() -> None:
 def test_what_looks_different_from_close_by_is_refused() -> None:
     found = ask({2: decoded(0.7)}, video_of([0, 0, 5, 0]), Eye())
     assert isinstance(found.track, NotFound)
-    assert "answers need 0.30" in found.track.reason
+    assert "an answer needs 0.30" in found.track.reason
     assert found.track.score == pytest.approx(found.alternatives[0].score)
 
 

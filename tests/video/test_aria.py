@@ -104,6 +104,24 @@ def test_the_lens_is_the_one_of_the_library():
 
 
 @real
+@pytest.mark.parametrize("name", ["video.vrs", "../../gen2/aria_gen2_unit_test_sequence_with_bluetooth.vrs"])
+def test_pixels_have_a_ray_where_the_library_gives_one(name):
+    """Beyond the valid radius, in the dark corners, there is none."""
+    from egohieraloc.vrs import open_vrs
+
+    video = Video.open(TWIN / name)
+    camera = recorded_cameras(video).camera
+    lens = open_vrs(video.path).get_device_calibration().get_camera_calib("camera-rgb")
+    width, height = lens.get_image_size()
+    sensor = np.random.default_rng(0).uniform(0, (width - 1, height - 1), (2000, 2))
+    visible = np.array([lens.is_visible(pixel) for pixel in sensor])
+    x, y = (sensor + 0.5).T
+    upright = np.column_stack([height - y, x] if video.backend.turns else [x, y])
+    assert 0.6 < visible.mean() < 0.99
+    np.testing.assert_array_equal(np.isfinite(camera.rays(upright)).all(1), visible)
+
+
+@real
 def test_true_boxes_in_space_lie_on_the_true_boxes_in_the_image():
     video = Video.open(TWIN / "video.vrs")
     found = recorded_cameras(video)

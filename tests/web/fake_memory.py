@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -13,14 +13,18 @@ from fake_localizer import _track
 
 from egohieraloc.config import SearchConfig
 from egohieraloc.errors import QueryError
+from egohieraloc.geometry.camera import Camera, CameraPose
+from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
 from egohieraloc.result import Result
-from egohieraloc.types import NotFound, SampledVideo, ScoreCurve
+from egohieraloc.types import Localization3D, NotFound, SampledVideo, ScoreCurve
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
+
+UPRIGHT = np.array([[1.0, 0, 0], [0, 0, -1], [0, 1, 0]])  # looks along y, z up
 
 
 @dataclass(frozen=True)
@@ -54,3 +58,17 @@ class FakeMemoryLocalizer:
         if len(query.views) > 2 or len(encoded) < 16:
             return Result(query, encoded.video, NotFound("Nothing looks like it.", 0.1), curve)
         return Result(query, encoded.video, track, curve)
+
+    def place(self, result: Result, space: None = None, *, progress: Progress = no_progress) -> Result:
+        """Two metres before a camera that walks along x."""
+        progress("poses: mapping", 1, 2)
+        frames = tuple(
+            PosedFrame(int(index), float(time_s), CameraPose.from_rotation(UPRIGHT, [-time_s, 1.6, 0]))
+            for index, time_s in zip(result.video.frame_index, result.video.time_s, strict=True)
+        )
+        info = result.video.info
+        lens = Camera("PINHOLE", info.width, info.height, (60.0, 60.0, info.width / 2, info.height / 2))
+        point, seen = np.array([1.0, 2.0, 0.9]), np.array([0.0, 0.7, 2.0])
+        last = int(result.video.frame_index[-1])
+        found = Localization3D(point, seen, np.eye(3) / 100, "m", last, len(frames), len(frames), ())
+        return replace(result, place=found, cameras=Reconstruction(lens, frames, "m"))

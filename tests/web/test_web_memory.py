@@ -127,6 +127,29 @@ def test_objects_are_saved_asked_and_forgotten(client: httpx.Client, crop: Path)
     assert client.delete("/memory/objects/wallet").status_code == 404
 
 
+def test_maps_of_the_places_of_saved_objects(client: httpx.Client, crop: Path) -> None:
+    file = ("images", ("crop.png", crop.read_bytes(), "image/png"))
+    for name in ("bag", "hat"):
+        client.post("/memory/objects", data={"name": name}, files=[file])
+    ask(client, object_name="bag")
+    assert client.get("/memory/maps").json() == []
+    ask(client, object_name="bag", in_3d="true")
+    found = question(client, ask(client, object_name="bag", in_3d="true")["question"])
+    assert "it is 2.1 m" in found["message"]
+    (only,) = client.get("/memory/maps").json()
+    assert only["video"]["name"] == NAMES[2]
+    (bag,) = only["scene"]["objects"]
+    assert (bag["name"], bag["last_seen_at"][:19], bag["seen_later_at"]) == (
+        "bag",
+        "2026-03-12T10:15:33",
+        None,
+    )
+    assert ["hat", "not asked for yet"] in only["scene"]["without_place"]
+    for name in ("bag", "hat"):
+        client.delete(f"/memory/objects/{name}")
+    assert client.get("/memory/maps").json() == []
+
+
 def test_what_is_refused(client: httpx.Client, crop: Path) -> None:
     image = ("images", ("crop.png", crop.read_bytes(), "image/png"))
     blue = np.full((20, 20, 3), (0, 0, 255), np.uint8)
@@ -259,6 +282,29 @@ def test_a_narrow_screen(page: Any) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     screenshot(page, "phone")
+
+
+def test_places_are_shown_on_a_map(page: Any, crop: Path, client: httpx.Client) -> None:
+    assert page.is_hidden("#map-card")
+    file = ("images", ("crop.png", crop.read_bytes(), "image/png"))
+    client.post("/memory/objects", data={"name": "<b>bag"}, files=[file])
+    page.reload()
+    page.wait_for_selector("#objects .row")
+    page.check("#in-3d")
+    page.locator("#objects .row", has_text="<b>bag").click()
+    page.wait_for_selector("#map-card", state="visible")
+    text = page.inner_text("#map-legend")
+    assert text.startswith("<b>bag: Thursday, 12 March 2026, 10:15:33, within ")
+    assert page.is_hidden("#map-video")
+    painted = page.evaluate(
+        "() => { const c = document.getElementById('map');"
+        "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        "let n = 0; for (let i = 0; i < d.length; i += 4)"
+        "  n += d[i] === 0x15 && d[i + 1] === 0x80 && d[i + 2] === 0x3d; return n; }"
+    )
+    assert painted > 30
+    screenshot(page, "map")
+    client.delete("/memory/objects/<b>bag")
 
 
 def test_a_gone_file_and_a_removed_video(page: Any, crop: Path, world: tuple[str, Path]) -> None:

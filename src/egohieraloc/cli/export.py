@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-from egohieraloc.errors import OutputError
+from egohieraloc.errors import DataError, OutputError
 from egohieraloc.export import Form, write_map
 from egohieraloc.export import export as write_export
 from egohieraloc.files import atomic_folder
+from egohieraloc.memory.places import last_places
+from egohieraloc.memory.shelf import Shelf
 from egohieraloc.report.map_page import write_map_page
-from egohieraloc.report.object_map import object_map
+from egohieraloc.report.object_map import ObjectMap, object_map, object_maps
 from egohieraloc.result import Result
 
 ENDINGS = {
@@ -56,14 +58,38 @@ def draw_map(
     names = name or [(path if path.is_dir() else path.parent).resolve().name for path in results]
     if len(names) != len(results) or len(set(names)) != len(names):
         raise typer.BadParameter(f"Give {len(results)} different --name, one for each answer, got {names}.")
-    mapped = object_map({word: Result.load(path) for word, path in zip(names, results, strict=True)})
+    write_object_map(
+        object_map({word: Result.load(path) for word, path in zip(names, results, strict=True)}), out
+    )
+
+
+def write_object_map(mapped: ObjectMap, out: Path) -> None:
+    """The page, PLY and JSON of a map, and its objects in words."""
     with atomic_folder(out) as folder:
         write_map_page(folder / "map.html", mapped)
         write_map(mapped, Form.PLY, folder / "map.ply")
         write_map(mapped, Form.JSON, folder / "map.json")
     for each in mapped.objects:
         x, y, z = each.point_world
-        print(f"{each.name}: {x:.2f}, {y:.2f}, {z:.2f} {mapped.unit}, last seen at {each.last_seen_s:.1f} s")
+        at = f"{each.last_seen_at:%Y-%m-%d %H:%M:%S}" if each.last_seen_at else f"at {each.last_seen_s:.1f} s"
+        later = f"; again {each.seen_later_at:%Y-%m-%d %H:%M:%S}, place unknown" if each.seen_later_at else ""
+        print(f"{each.name}: {x:.2f}, {y:.2f}, {z:.2f} {mapped.unit}, last seen {at}{later}")
     for word, reason in mapped.without_place:
         print(f"{word}: no place ({reason})")
     print(f"The map is in {out / 'map.html'}.")
+
+
+def write_memory_map(memory: Path, out: Path) -> None:
+    """The maps of a memory: of several videos each in a folder of its own."""
+    opened = Shelf(memory, create=False)
+    known = last_places(opened)
+    maps = object_maps(known.results, known.missing, known.last_seen)
+    if not maps:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in known.missing.items())
+        raise DataError(
+            f"No saved object has a place ({reasons or 'none is saved'}). "
+            "Ask for one: `egohieraloc memory ask --object NAME --3d`."
+        )
+    for path, mapped in maps.items():
+        entry = opened.find(path)
+        write_object_map(mapped, out if len(maps) == 1 else out / f"{entry.path.stem}_{entry.id}")

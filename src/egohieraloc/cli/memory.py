@@ -13,13 +13,15 @@ from zoneinfo import ZoneInfo
 import typer
 
 from egohieraloc.cli import common
+from egohieraloc.cli import space_options as space
 from egohieraloc.errors import ConfigError, DataError, QueryError, VideoError
+from egohieraloc.geometry.given import gaps
 from egohieraloc.progress import progress_bars
 from egohieraloc.video.folder import ENDINGS
 from egohieraloc.video.reader import Video
 
 if TYPE_CHECKING:
-    from egohieraloc.localize import Localizer
+    from egohieraloc.localize import Localizer, SpaceSources
     from egohieraloc.memory.library import Memory
     from egohieraloc.memory.values import VideoEntry
 
@@ -113,6 +115,17 @@ def ask(
     out: Annotated[
         Path | None, typer.Option(help="Folder for result.json, report.html, overlay.mp4, masks.")
     ] = None,
+    in_3d: Annotated[bool, typer.Option("--3d", help="Also say where it is in space.")] = False,
+    cameras: space.Cameras = None,
+    intrinsics: space.Intrinsics = None,
+    time_offset: space.TimeOffset = None,
+    cameras_unit: space.CamerasUnit = None,
+    depth: space.Depth = None,
+    depth_model: space.DepthModel = None,
+    positions: space.Positions = None,
+    posed_images: space.Posed = None,
+    known_length: space.Length = None,
+    camera_height: space.Height = None,
     json: Json = False,
     model: common.Model = "mini",
     device: common.Device = None,
@@ -129,9 +142,24 @@ def ask(
         raise QueryError("Give --object or --query, not both.")
     source = None if from_video is None else Video.reopen(opened.find(from_video).source)
     moment = None if until is None else parse_time(until, _zone(zone))
+    given = space.SpaceOptions(
+        cameras, intrinsics, time_offset, cameras_unit, depth, depth_model,
+        positions, posed_images, known_length, camera_height,
+    )  # fmt: skip
+    sources = _sources(given, opened, video, in_3d=in_3d, device=device)
     with progress_bars(enabled=not json) as progress:
         sought = name if name is not None else options.read(source)
-        answer = opened.ask(sought, until=moment, videos=video, others=others, progress=progress)
+        answer = opened.ask(
+            sought,
+            until=moment,
+            videos=video,
+            others=others,
+            in_3d=in_3d,
+            space=sources,
+            progress=progress,
+        )
+    if sources is None and answer.result is not None and answer.result.cameras is not None:
+        typer.echo(f"{answer.result.video.source.path}: {gaps(answer.result.cameras)}.", err=True)
     if answer.result is None and (json or out):
         raise DataError(
             f"The memory {memory} holds no video to ask. Add some: `egohieraloc memory add VIDEO`."
@@ -185,6 +213,19 @@ def objects(
         print("No object is saved. Save one: `egohieraloc memory objects --save NAME --query IMAGE`.")
 
 
+@app.command("map")
+def draw_map(
+    memory: Folder = DEFAULT_FOLDER,
+    out: Annotated[
+        Path, typer.Option(help="Folder for map.html, map.ply and map.json; of several videos one for each.")
+    ] = Path("map"),
+) -> None:
+    """Show the last known places of all saved objects in 3D, from answers that were asked with --3d."""
+    from egohieraloc.cli.export import write_memory_map
+
+    write_memory_map(memory, out)
+
+
 @app.command("list")
 def list_videos(memory: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
     """List the videos by when they began."""
@@ -230,6 +271,17 @@ def open_memory(
         Shelf(folder, create=False)  # says that none is there before seconds are spent on the network
     localizer: Localizer = common.build_localizer(model, device, settings, fps, folder.resolve() / "features")
     return Memory.open(folder, localizer=localizer, create=create)
+
+
+def _sources(
+    given: space.SpaceOptions, opened: Memory, videos: list[str] | None, *, in_3d: bool, device: str | None
+) -> SpaceSources | None:
+    """What the options of 3D describe. All are of one video, so it must be said which."""
+    if not given.given:
+        return None
+    if not videos or len(videos) > 1:
+        raise typer.BadParameter("Poses, depth and what makes them metric are of one video: give --video.")
+    return given.sources(Video.reopen(opened.find(videos[0]).source), in_3d=in_3d, device=device)
 
 
 def _videos_in(paths: Iterable[Path]) -> Iterator[Path]:

@@ -78,7 +78,7 @@ class SpaceOptions:
     def sources(self, video: Video, *, in_3d: bool, device: str | None) -> SpaceSources | None:
         """What they describe, read and checked before anything is computed; None without --3d."""
         if not in_3d:
-            if any(getattr(self, option.name) is not None for option in fields(self)):
+            if self.given:
                 raise typer.BadParameter("Camera poses, depth and what makes them metric need --3d.")
             return None
         from egohieraloc.localize import SpaceSources
@@ -87,7 +87,14 @@ class SpaceOptions:
         reference = self._reference(video)
         if cameras is not None and isinstance(reference, PosedImages):
             raise typer.BadParameter("--posed-images are registered into a map; --cameras brings none.")
+        if cameras is None and reference is None:
+            cameras = _recorded(video)
         return SpaceSources(cameras=cameras, depth=self._depth(video, device), reference=reference)
+
+    @property
+    def given(self) -> bool:
+        """Whether there is any."""
+        return any(getattr(self, option.name) is not None for option in fields(self))
 
     def _cameras(self, video: Video) -> Reconstruction | None:
         """The given poses; what was found out about them is told on the way."""
@@ -137,3 +144,14 @@ class SpaceOptions:
 
         network = DepthNetwork.from_pretrained(self.depth_model, device=device or "cpu")
         return lambda indices: dict(network.predict(video.frames(sorted(indices))))
+
+
+def _recorded(video: Video) -> Reconstruction | None:
+    """Poses in the recording itself or beside it; how many frames have one is told on the way."""
+    from egohieraloc.geometry.given import gaps
+    from egohieraloc.recorded import recorded_cameras
+
+    cameras = recorded_cameras(video)
+    if cameras is not None:
+        typer.echo(f"Poses were found with {video.path.name}: {gaps(cameras)}.", err=True)
+    return cameras

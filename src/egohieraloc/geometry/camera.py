@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from egohieraloc.config import CameraModel
 from egohieraloc.errors import GeometryError
-from egohieraloc.types import Floats
+from egohieraloc.types import Floats, Mask
 
 # Parameters in COLMAP's order. RAD_TAN_THIN_PRISM_FISHEYE is Project Aria's FISHEYE624.
 PARAMETER_NAMES: dict[str, tuple[str, ...]] = {
@@ -41,12 +41,17 @@ _MAX_UNBENT_ERROR = 1e-9  # in units of the focal length
 
 @dataclass(frozen=True)
 class Camera:
-    """A lens and an image size. `params` are COLMAP's for `model`."""
+    """A lens and an image size. `params` are COLMAP's for `model`.
+
+    valid_radius_px: how far from the principal point the lens was calibrated, where that is known. Beyond it
+    the image is dark (vignette) and the polynomial means nothing: no pixel there has a ray.
+    """
 
     model: CameraModel
     width: int
     height: int
     params: tuple[float, ...]
+    valid_radius_px: float | None = None
 
     def __post_init__(self) -> None:
         if self.model not in get_args(CameraModel):
@@ -64,6 +69,8 @@ class Camera:
                 f"A camera needs a positive focal length and size, got focal {self.focal} "
                 f"and {self.width}x{self.height}."
             )
+        if self.valid_radius_px is not None and not self.valid_radius_px > 0:
+            raise GeometryError(f"The valid radius of a lens must be positive, got {self.valid_radius_px}.")
 
     @property
     def focal(self) -> tuple[float, float]:
@@ -84,13 +91,14 @@ class Camera:
         scale = [(across + down) / 2] if self._focals == 1 else [across, down]
         scale += [across, down] + [1.0] * (len(self.params) - self._focals - 2)
         params = tuple(v * s for v, s in zip(self.params, scale, strict=True))
-        return Camera(self.model, width, height, params)
+        radius = self.valid_radius_px and self.valid_radius_px * (across + down) / 2
+        return Camera(self.model, width, height, params, radius)
 
     def project(self, points_cam: ArrayLike) -> Floats:
         """Points in the camera (N, 3) to pixels (N, 2).
 
-        NaN where the lens has no image of the point: behind a perspective camera, or so far off the axis
-        that the distortion polynomial folds back.
+        NaN where the lens has no image of the point: behind a perspective camera, beyond the valid radius, or
+        so far off the axis that the distortion polynomial folds back.
         """
         points = np.asarray(points_cam, np.float64).reshape(-1, 3)
         side, depth = np.hypot(points[:, 0], points[:, 1]), points[:, 2]
@@ -101,12 +109,12 @@ class Camera:
         radius = np.where(radius <= self._max_radius, radius, np.nan)
         scale = np.divide(radius, side, out=np.zeros_like(side), where=side > 0)
         scale[np.isnan(radius)] = np.nan
-        return self._distort(points[:, :2] * scale[:, None]) * self.focal + self.principal_point
+        return self._valid(self._distort(points[:, :2] * scale[:, None]) * self.focal + self.principal_point)
 
     def rays(self, pixels: ArrayLike) -> Floats:
         """Pixels (N, 2) to unit directions in the camera (N, 3); NaN where no ray ends."""
-        distorted = (np.asarray(pixels, np.float64).reshape(-1, 2) - self.principal_point) / self.focal
-        plane = self._undistort(distorted)
+        valid = self._valid(np.asarray(pixels, np.float64).reshape(-1, 2))
+        plane = self._undistort((valid - self.principal_point) / self.focal)
         radius = np.hypot(plane[:, 0], plane[:, 1])
         if self.is_fisheye:
             side, depth = np.sin(radius), np.cos(radius)
@@ -137,7 +145,18 @@ class Camera:
             if x in named:
                 named[x], named[y] = -named[y], named[x]
         params = tuple(named[name] for name in PARAMETER_NAMES[self.model])
-        return Camera(self.model, self.height, self.width, params).turned(quarter_turns - 1)
+        turned = Camera(self.model, self.height, self.width, params, self.valid_radius_px)
+        return turned.turned(quarter_turns - 1)
+
+    def sees(self, pixels: Floats) -> Mask:
+        """Whether pixels (N, 2) lie within the valid radius (N,)."""
+        radius = math.inf if self.valid_radius_px is None else self.valid_radius_px
+        within: Mask = np.hypot(*(pixels - self.principal_point).T) <= radius
+        return within
+
+    def _valid(self, pixels: Floats) -> Floats:
+        """The pixels (N, 2), NaN beyond the valid radius."""
+        return np.where(self.sees(pixels)[:, None], pixels, np.nan)
 
     @property
     def _focals(self) -> int:

@@ -104,6 +104,7 @@ def lift(
     surface = None
     if depth_map is not None:
         values = depth_at(depth_map, region.pixels, camera.width, camera.height)
+        values = np.where(camera.sees(region.pixels), values, np.nan)
         surface = _surface(values, region.probability, fusion.thickness_share, literal=fusion.literal)
     if surface is None and points is not None and len(points.weight) >= config.min_region_points:
         # In a box without mask some points lie behind the object: the median is not that of its visible side.

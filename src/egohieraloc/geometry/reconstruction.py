@@ -138,6 +138,7 @@ def cameras_to_json(reconstruction: Reconstruction) -> dict[str, Any]:
             "width": camera.width,
             "height": camera.height,
             "params": list(camera.params),
+            **({} if camera.valid_radius_px is None else {"valid_radius_px": camera.valid_radius_px}),
         },
         "frames": [
             {
@@ -163,7 +164,14 @@ def cameras_from_json(value: Any, points: SparsePoints | None = None) -> Reconst
         for frame in value["frames"]
     )
     params = tuple(float(v) for v in camera["params"])
-    lens = Camera(camera["model"], int(camera["width"]), int(camera["height"]), params)
+    radius = camera.get("valid_radius_px")
+    lens = Camera(
+        camera["model"],
+        int(camera["width"]),
+        int(camera["height"]),
+        params,
+        None if radius is None else float(radius),
+    )
     return Reconstruction(lens, frames, value["unit"], points or SparsePoints())
 
 

@@ -40,6 +40,8 @@ class MemoryAnswer:
     def summary(self) -> str:
         """The answer in words."""
         words = [self._words()]
+        if self.found and self.result is not None and self.result.place_words:
+            words.append(self.result.place_words)
         if self.found and not self.sightings[0].video.exists:
             words.append(f"The file {self.sightings[0].video.path} is no longer there; this is from memory.")
         if self.remembered:

@@ -119,7 +119,10 @@ class Catalogue:
             with FileLock(str(folder / "catalogue.lock"), timeout=WAIT_S), self._told():
                 self._prepare(self._connection())
         except OSError as error:
-            raise OutputError(f"The memory cannot be kept in {folder}: {error}.") from error
+            raise OutputError(
+                f"The memory cannot be kept in {folder}: {error}. Choose another: --folder of a server, or "
+                "--memory."
+            ) from error
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
         """What a question to the tables finds."""

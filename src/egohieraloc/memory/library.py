@@ -22,7 +22,7 @@ from filelock import FileLock
 
 from egohieraloc.errors import VideoError
 from egohieraloc.inference.encoded import EncodedVideo
-from egohieraloc.localize import Localizer
+from egohieraloc.localize import Localizer, SpaceSources
 from egohieraloc.memory.asking import OTHERS, MemoryAnswer, VideoAnswer, ask_all
 from egohieraloc.memory.shelf import Shelf
 from egohieraloc.memory.thumbnails import slots, to_jpeg, watched
@@ -31,7 +31,7 @@ from egohieraloc.memory.videos import Known, Videos
 from egohieraloc.memory.wall_clock import Start, aware, start_of
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
-from egohieraloc.types import Rgb, SampledVideo
+from egohieraloc.types import NotLocalized, Rgb, SampledVideo
 from egohieraloc.video.reader import Video
 
 GLIMPSES = 1  # of a video that is gone: the stretch that looks most like the query
@@ -113,13 +113,16 @@ class Memory(Shelf):
         until: datetime | None = None,
         videos: Iterable[VideoEntry | str] | None = None,
         others: int = OTHERS,
+        in_3d: bool = False,
+        space: SpaceSources | None = None,
         progress: Progress = no_progress,
     ) -> MemoryAnswer:
         """Where was this last seen, anywhere? The answer equals the latest of the videos' own answers.
 
         query: a query, or the name of a saved object; until: the query time, by the wall clock; videos: only
         these (entries, ids or paths); others: so many further videos are asked, for earlier sightings, once
-        the answer is settled. The question and its answer are kept in `questions`.
+        the answer is settled; in_3d: also where it is in the space of the video that answers, of which
+        `space` may tell more. The question and its answer are kept in `questions`.
         """
         object_id = self.objects.id_of(query) if isinstance(query, str) else None
         sought = self.objects[query] if isinstance(query, str) else query
@@ -132,7 +135,18 @@ class Memory(Shelf):
             others=others,
             progress=progress,
         )
+        if in_3d:
+            answer = self._placed(answer, space, progress)
         return replace(answer, question=self.questions.keep(sought, answer, object_id, until))
+
+    def _placed(self, answer: MemoryAnswer, space: SpaceSources | None, progress: Progress) -> MemoryAnswer:
+        """With the place of what was found; without the video there are no camera poses."""
+        if answer.result is None or not answer.found:
+            return answer
+        if not answer.sightings[0].video.exists:
+            gone = replace(answer.result, place=NotLocalized("the file of the video is no longer there"))
+            return replace(answer, result=gone)
+        return replace(answer, result=self.localizer.place(answer.result, space, progress=progress))
 
     def encoded(self, entry: VideoEntry) -> EncodedVideo | None:
         """What is known of a video, without opening it; None where another network made it."""

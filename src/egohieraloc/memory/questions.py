@@ -7,6 +7,7 @@ import sqlite3
 import zlib
 from datetime import UTC, datetime
 
+from egohieraloc.documents import parse_json
 from egohieraloc.errors import DataError
 from egohieraloc.memory.asking import MemoryAnswer
 from egohieraloc.memory.catalogue import Catalogue, from_us, to_us
@@ -86,7 +87,7 @@ class Questions:
         document = self._row(number)["document"]
         if document is None:
             raise DataError(f"Question {number} has no answer to show, or its video was removed.")
-        value = ResultDocument.model_validate(json.loads(zlib.decompress(document)))
+        value = ResultDocument.model_validate(parse_json(zlib.decompress(document)))
         return Result.from_document(value, self.query(number))
 
     def remove(self, number: int) -> None:
@@ -136,7 +137,7 @@ def write_sighting(
 
 def sighting_of_row(row: sqlite3.Row) -> Sighting:
     entry = entry_of({**dict(row), "id": row["video_id"]})
-    box = Box(*json.loads(row["box"])) if row["box"] else None
-    time_s, *sides = json.loads(row["shown"]) if row["shown"] else (None,)
+    box = Box(*parse_json(row["box"])) if row["box"] else None
+    time_s, *sides = parse_json(row["shown"]) if row["shown"] else (None,)
     shown = None if time_s is None else (time_s, Box(*sides))
     return Sighting(entry, row["start_s"], row["end_s"], row["score"], box, shown)

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from egohieraloc.config import RamConfig
+from egohieraloc.documents import parse_json
 from egohieraloc.errors import ConfigError, EgoHieraLocError, WeightsError
 from egohieraloc.files import atomic_path
 from egohieraloc.models.neck import FrameFeatures
@@ -134,7 +135,7 @@ def read_parts(path: Path, network: EgoHieraLocNet) -> dict[str, PartGraph]:
     """The graphs in a file, which must have been made of this network."""
     try:
         with zipfile.ZipFile(path) as file:
-            about = json.loads(file.read(ABOUT))
+            about = parse_json(file.read(ABOUT))
             graphs = {name: PartGraph(file.read(f"{name}.xml"), file.read(f"{name}.bin")) for name in PARTS}
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise WeightsError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ class SceneObject(Part):
     deviation: float
     last_seen_s: float
     last_seen_at: str | None
+    seen_later_at: str | None
     confidence: float
     size: tuple[float, float] | None
 
@@ -62,11 +64,16 @@ def map_scene(mapped: ObjectMap) -> MapScene:
     )
 
 
+def map_page(mapped: ObjectMap) -> str:
+    """The whole page."""
+    data = json.dumps(map_scene(mapped).model_dump(mode="json"), allow_nan=False, separators=(",", ":"))
+    return filled_page("map.html", SCRIPTS, data)
+
+
 def write_map_page(path: Path, mapped: ObjectMap) -> None:
     """Write the page, atomically."""
-    data = json.dumps(map_scene(mapped).model_dump(mode="json"), allow_nan=False, separators=(",", ":"))
     with atomic_path(path) as temporary:
-        temporary.write_text(filled_page("map.html", SCRIPTS, data), encoding="utf-8")
+        temporary.write_text(map_page(mapped), encoding="utf-8")
 
 
 def _object(each: MappedObject, level: Level) -> SceneObject:
@@ -78,7 +85,12 @@ def _object(each: MappedObject, level: Level) -> SceneObject:
         axes=(first, second, third),
         deviation=float(np.linalg.norm(axes, axis=1).max()),
         last_seen_s=each.last_seen_s,
-        last_seen_at=None if each.last_seen_at is None else each.last_seen_at.isoformat(timespec="seconds"),
+        last_seen_at=_moment(each.last_seen_at),
+        seen_later_at=_moment(each.seen_later_at),
         confidence=each.confidence,
         size=each.size,
     )
+
+
+def _moment(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat(timespec="seconds")

@@ -7,8 +7,9 @@ all answers from one video do; places of other worlds cannot be put into one map
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,8 @@ from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.report.scene import leveling, uncertainty_axes
 from egohieraloc.result import Result
 from egohieraloc.types import Floats, Localization3D, ResponseTrack
+
+LATER = timedelta(seconds=1)  # than this a sighting is another one
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,7 @@ class MappedObject:
     last_seen_s: float  # in the video
     last_seen_at: datetime | None  # by the wall clock, where the video knows it
     confidence: float
+    seen_later_at: datetime | None = None  # after that, where its place is not known
 
     @property
     def ellipsoid_axes(self) -> Floats:
@@ -75,6 +79,46 @@ def object_map(results: Mapping[str, Result]) -> ObjectMap:
     assert longest.cameras is not None
     objects = tuple(mapped_object(name, result) for name, result in placed.items())
     return ObjectMap(longest.cameras, objects, tuple(missing.items()))
+
+
+def object_maps(
+    results: Mapping[str, Result], missing: Mapping[str, str], last_seen: Mapping[str, datetime]
+) -> dict[str, ObjectMap]:
+    """A map for each video that named answers with a place stand in, by its path; the latest first.
+
+    Each map tells of every other object why it is not on it. `missing` are objects without a place and why,
+    `last_seen` tells of objects that were seen again after the moment of their place.
+    """
+    by_video: dict[str, list[str]] = {}
+    for name in sorted(results, key=lambda name: _seen_at(results[name]), reverse=True):
+        by_video.setdefault(results[name].video.source.path, []).append(name)
+    maps = {}
+    for path, names in by_video.items():
+        here = [name for name in names if same_world(results[names[0]], results[name])]
+        elsewhere = {
+            name: "on another camera path of this video; ask for it again with --3d"
+            if name in names
+            else f"last place is in {Path(each.video.source.path).name}"
+            for name, each in results.items()
+            if name not in here
+        }
+        mapped = object_map({name: results[name] for name in here})
+        objects = tuple(_with_later(each, last_seen.get(each.name)) for each in mapped.objects)
+        maps[path] = replace(mapped, objects=objects, without_place=(*elsewhere.items(), *missing.items()))
+    return maps
+
+
+def _seen_at(result: Result) -> tuple[float, float]:
+    """For sorting: by the wall clock, else by the time in the video."""
+    assert isinstance(result.track, ResponseTrack)
+    start, last_s = result.video.source.start, result.track.predictions[-1].time_s
+    return (0.0 if start is None else start.timestamp() + last_s), last_s
+
+
+def _with_later(each: MappedObject, last_seen: datetime | None) -> MappedObject:
+    if last_seen is None or each.last_seen_at is None or last_seen - each.last_seen_at < LATER:
+        return each
+    return replace(each, seen_later_at=last_seen)
 
 
 def mapped_object(name: str, result: Result) -> MappedObject:

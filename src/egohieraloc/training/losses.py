@@ -93,8 +93,8 @@ def _xywh(boxes: Tensor) -> Tensor:
 
 def theta_loss(confidence: Tensor, presence: Tensor) -> Tensor:
     """L_BCE of the mask's confidence vartheta (B,), in [0, 1]; 0 and 1 themselves would have no gradient."""
-    with torch.autocast(confidence.device.type, enabled=False):
-        return F.binary_cross_entropy(confidence.clamp(1e-4, 1 - 1e-4), presence.to(confidence.dtype))
+    logit = confidence.clamp(1e-4, 1 - 1e-4).logit()  # a loss that is not finite stays so, for who watches
+    return F.binary_cross_entropy_with_logits(logit, presence.to(logit.dtype))
 
 
 def mask_in_box_loss(probability: Tensor, inside: Tensor, presence: Tensor, *, alpha: float = 0.25) -> Tensor:

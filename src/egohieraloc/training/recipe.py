@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 
 from egohieraloc.config import NetworkConfig, preset
-from egohieraloc.documents import read_toml
+from egohieraloc.documents import parse_json, read_json, read_toml
 from egohieraloc.errors import ConfigError
 from egohieraloc.files import write_json
 from egohieraloc.models.backbone import load_imagenet
@@ -126,10 +126,10 @@ def run_recipe(
 def changes_since(folder: Path, recipe: Recipe) -> list[str]:
     """How a recipe differs from the one that a run was begun with: `optim.batch: 16, was 64`."""
     try:
-        before = flat_values(json.loads((folder / "recipe.json").read_text(encoding="utf-8")))
+        before = flat_values(read_json(folder / "recipe.json"))
     except (OSError, ValueError):
         return []  # without a recipe there is nothing to compare with
-    now = flat_values(json.loads(json.dumps(to_dict(recipe))))
+    now = flat_values(parse_json(json.dumps(to_dict(recipe))))
     names = [name for name in now if name in before and now[name] != before[name]]
     return [f"{name}: {now[name]}, was {before[name]}" for name in names]
 

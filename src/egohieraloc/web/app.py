@@ -40,7 +40,7 @@ OWN_SCRIPTS = (
     "viewer.js",
     "words.js",
 )
-MEMORY_SCRIPTS = ("library.js", "timeline.js", "views.js")
+MEMORY_SCRIPTS = ("library.js", "maps.js", "timeline.js", "views.js")
 ASSETS = {
     "report.css": (*REPORT, CSS),
     "page.css": (*PAGE, CSS),

@@ -35,14 +35,16 @@ class MemoryJobs:
         self._changed = threading.Lock()
         self._asks: dict[str, MemoryAsk] = {}
 
-    def ask(self, sought: Query | str, until: datetime | None, videos: list[str] | None) -> MemoryAsk:
+    def ask(
+        self, sought: Query | str, until: datetime | None, videos: list[str] | None, *, in_3d: bool = False
+    ) -> MemoryAsk:
         """Put a question into the queue."""
         entry = MemoryAsk(id=secrets.token_hex(8), status="waiting")
         with self._changed:
             for old in list(self._asks)[: max(0, len(self._asks) - MAX_KEPT)]:
                 del self._asks[old]
             self._asks[entry.id] = entry
-        self._worker.submit(self._answer, entry, sought, until, videos)
+        self._worker.submit(self._answer, entry, sought, until, videos, in_3d)
         return entry
 
     def get(self, ask_id: str) -> MemoryAsk | None:
@@ -83,10 +85,15 @@ class _Opened:
 
 
 def answer_question(
-    memory: Memory, progress: Progress, sought: Query | str, until: datetime | None, videos: list[str] | None
+    memory: Memory,
+    progress: Progress,
+    sought: Query | str,
+    until: datetime | None,
+    videos: list[str] | None,
+    in_3d: bool,
 ) -> int | None:
     """Ask; the number of the question. Runs in the process that holds the memory."""
-    return memory.ask(sought, until=until, videos=videos, progress=progress).question
+    return memory.ask(sought, until=until, videos=videos, in_3d=in_3d, progress=progress).question
 
 
 def read_views(tool: None, progress: Progress, images: list[bytes], boxes: list[Box | None]) -> Query:

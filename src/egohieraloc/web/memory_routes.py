@@ -9,13 +9,17 @@ from fastapi.responses import Response
 
 from egohieraloc import query as queries
 from egohieraloc.errors import QueryError
+from egohieraloc.memory.places import last_places
 from egohieraloc.memory.thumbnails import to_jpeg
 from egohieraloc.memory.values import VideoEntry
 from egohieraloc.memory.wall_clock import parse_time
+from egohieraloc.report.map_page import map_scene
+from egohieraloc.report.object_map import object_maps
 from egohieraloc.web.library import UnknownIdError
 from egohieraloc.web.memory_jobs import MemoryJobs, read_views
 from egohieraloc.web.memory_values import (
     MemoryAsk,
+    MemoryMap,
     MemoryObject,
     MemoryQuestion,
     MemoryVideo,
@@ -103,6 +107,17 @@ def get_object_thumbnail(name: str, memory: ThisMemory) -> Response:
     return _shown(memory.shelf.objects[name])
 
 
+@router.get("/maps")
+def list_maps(memory: ThisMemory) -> list[MemoryMap]:
+    """Where the saved objects were last, as far as they were asked with in_3d: one map for each video."""
+    known = last_places(memory.shelf)
+    maps = object_maps(known.results, known.missing, known.last_seen)
+    return [
+        MemoryMap(video=video_value(memory.shelf.find(path)), scene=map_scene(mapped))
+        for path, mapped in maps.items()
+    ]
+
+
 @router.post("/questions", status_code=201)
 def ask(
     memory: ThisMemory,
@@ -112,6 +127,7 @@ def ask(
     object_name: Annotated[str | None, Form(max_length=200)] = None,
     until: Annotated[str | None, Form(max_length=100, description="Date and time; nothing after it.")] = None,
     videos: Annotated[str | None, Form(max_length=100_000, description="Ids, by commas; else all.")] = None,
+    in_3d: Annotated[bool, Form(description="Also tell where in space.")] = False,
 ) -> MemoryAsk:
     """Ask where an object was last seen in all videos or some: a saved one, or one that images show."""
     if object_name is not None:
@@ -120,7 +136,7 @@ def ask(
         raise QueryError("Say what to look for: images, or object_name.")
     sought = object_name if object_name is not None else _views(server, images, boxes)
     chosen = [_entry(memory, part).id for part in videos.split(",")] if videos else None
-    return memory.ask(sought, parse_time(until) if until else None, chosen)
+    return memory.ask(sought, parse_time(until) if until else None, chosen, in_3d=in_3d)
 
 
 @router.get("/asks/{ask_id}")

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import AwareDatetime
 
 from egohieraloc.memory.values import Question, Sighting, VideoEntry
+from egohieraloc.report.map_page import MapScene
 from egohieraloc.result_schema import BoxXyxy
 from egohieraloc.web.values import QueryProgress, Value
 
@@ -62,6 +63,13 @@ class MemoryObject(Value):
     name: str
     views: int
     last_seen: AwareDatetime | None
+
+
+class MemoryMap(Value):
+    """Last known places of saved objects in the space of a video, as the 3D view draws them."""
+
+    video: MemoryVideo
+    scene: MapScene
 
 
 class MemoryAsk(Value):

@@ -151,7 +151,10 @@ def _lens(provider: Any, recording: Path) -> _Lens:
     width, height = (int(side) for side in lens.get_image_size())
     f, cx, cy, *terms = (float(v) for v in lens.get_projection_params())
     # Pixel centres of Project Aria are integers, ours are halves.
-    camera = Camera("RAD_TAN_THIN_PRISM_FISHEYE", width, height, (f, f, cx + 0.5, cy + 0.5, *terms))
+    params, radius = (f, f, cx + 0.5, cy + 0.5, *terms), lens.get_valid_radius()
+    camera = Camera(
+        "RAD_TAN_THIN_PRISM_FISHEYE", width, height, params, None if radius is None else float(radius)
+    )
     turns = quarter_turns(provider)
     turn = np.eye(4)
     turn[:3, :3] = Rotation.from_euler("z", -90 * turns, degrees=True).as_matrix()  # sensor from upright

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from egohieraloc.config import CameraModel
+from egohieraloc.documents import parse_json
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import Camera
 from egohieraloc.types import Floats
@@ -52,7 +52,7 @@ def read_intrinsics(path: Path) -> Mount:
         if path.suffix in (".yaml", ".yml"):
             return _from_yaml(text)
         if text.lstrip().startswith("{"):
-            return Mount(_from_json(json.loads(text)))
+            return Mount(_from_json(parse_json(text)))
         numbers = [float(word) for word in re.split(r"[\s,]+", text.strip())]
         return Mount(_lens(numbers[:2], numbers[2:6], numbers[6:]))
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:

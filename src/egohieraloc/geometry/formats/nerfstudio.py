@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from egohieraloc.documents import read_json
 from egohieraloc.errors import GeometryError
 from egohieraloc.files import write_json
 from egohieraloc.geometry.camera import PARAMETER_NAMES, Camera
@@ -106,6 +106,6 @@ def write_transforms(path: Path, reconstruction: Reconstruction, names: dict[int
 
 def load_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except (OSError, ValueError, RecursionError) as error:
         raise GeometryError(f"Cannot read {path}: {error}.") from error

@@ -6,7 +6,6 @@ Positions are metric. ARKit's camera axes are OpenGL's, but Stray Scanner writes
 from __future__ import annotations
 
 import csv
-import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from egohieraloc.documents import parse_json, read_json
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import Camera
 from egohieraloc.geometry.given import OPENGL, TRAJECTORY, GivenCameras, GivenView
@@ -40,7 +40,7 @@ def find_phone_export(path: Path) -> Callable[[], GivenCameras] | None:
 def read_record3d(path: Path) -> GivenCameras:
     """`metadata` of an .r3d file or of an export: K by columns, poses qx qy qz qw x y z, one per image."""
     try:
-        value = json.loads(_metadata(path))
+        value = parse_json(_metadata(path))
         matrix = np.array(value["K"], np.float64).reshape(3, 3).T
         poses = np.array(value["poses"], np.float64).reshape(-1, 7)
         lens = (matrix[0, 0], matrix[1, 1], matrix[0, 2], matrix[1, 2])
@@ -89,7 +89,7 @@ def read_polycam(folder: Path) -> GivenCameras:
     views, lenses, sizes = [], [], set()
     for path in sorted(folder.glob("*.json")):
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
+            value = read_json(path)
             top = [[float(value[f"t_{row}{column}"]) for column in range(4)] for row in range(3)]
             lenses.append([float(value[key]) for key in ("fx", "fy", "cx", "cy")])
             sizes.add((int(value["width"]), int(value["height"])))

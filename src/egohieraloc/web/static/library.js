@@ -1,6 +1,7 @@
 // The library: all videos by date, a question to all or some of them, saved objects, answers over days.
 import { dayName, recorded, showDays, timeOfDay } from "./timeline.js";
 import { byId, clock, draw, legend, make } from "./tools.js";
+import { showMaps } from "./maps.js";
 import { call } from "./requests.js";
 import { Views } from "./views.js";
 import { fill } from "./rows.js";
@@ -70,7 +71,7 @@ async function removeVideo(video) {
   if (!confirm(`Forget ${video.name} and what it answered? ${also}`)) return;
   await call("DELETE", `/memory/videos/${video.id}`);
   if (state.question?.sightings.some((sighting) => sighting.video.id === video.id)) showQuestion(null);
-  await Promise.all([listVideos(), listQuestions()]);
+  await Promise.all([listVideos(), listQuestions(), listMaps()]);
 }
 
 async function listObjects() {
@@ -83,10 +84,12 @@ async function listObjects() {
   })));
 }
 
+const listMaps = async () => showMaps(await call("GET", "/memory/maps"), when);
+
 async function removeObject(name) {
   if (!confirm(`Forget ${name} and its images?`)) return;
   await call("DELETE", `/memory/objects/${encodeURIComponent(name)}`);
-  await listObjects();
+  await Promise.all([listObjects(), listMaps()]);
 }
 
 async function saveObject() {
@@ -114,7 +117,7 @@ async function listQuestions() {
 async function removeQuestion(question) {
   await call("DELETE", `/memory/questions/${question.id}`);
   if (state.question?.id === question.id) showQuestion(null);
-  await listQuestions();
+  await Promise.all([listQuestions(), listMaps()]);
 }
 
 const title = ({ found, sightings: [first] }) => (found && first ? when(first.seen_until) : found ? "Its video was removed" : "Not seen");
@@ -123,6 +126,7 @@ async function ask(name = null) {
   const form = new FormData();
   if (name) form.append("object_name", name);
   else views.fill(form);
+  if (byId("in-3d").checked) form.append("in_3d", "true");
   if (byId("until").value) form.append("until", byId("until").value);
   if (state.chosen.size) form.append("videos", [...state.chosen].join(","));
   let entry = await call("POST", "/memory/questions", form);
@@ -137,11 +141,11 @@ async function ask(name = null) {
   if (entry.status === "failed") throw new Error(entry.message);
   const questions = await listQuestions();
   showQuestion(questions.find((question) => question.id === entry.question));
-  await listObjects();
+  await Promise.all([listObjects(), listMaps()]);
 }
 
 function showProgress({ status, progress }) {
-  const stage = progress && (STAGES[progress.stage] || progress.stage);
+  const stage = progress && (STAGES[progress.stage] || progress.label);
   byId("answer-words").textContent = status === "waiting" || !progress ? "Getting ready …" : `${stage}, ${percent(progress.done / Math.max(1, progress.total))}`;
   if (progress) byId("bar").value = progress.done / Math.max(1, progress.total);
   else byId("bar").removeAttribute("value");
@@ -205,5 +209,5 @@ addEventListener("drop", tried(async (event) => {
   event.preventDefault();
   for (const file of event.dataTransfer.files) await views.add(file);
 }));
-await tried(() => Promise.all([listVideos(), listObjects(), listQuestions()]))();
+await tried(() => Promise.all([listVideos(), listObjects(), listQuestions(), listMaps()]))();
 setInterval(() => listVideos().catch(() => {}), LIST_EVERY_MS); // a camera may be recording
