@@ -150,17 +150,7 @@ def ask(
     with progress_bars(enabled=not json) as progress:
         sought = name if name is not None else options.read(source)
         answer = opened.ask(
-<<<<<<< HEAD
             sought, until=moment, videos=video, others=others, in_3d=in_3d, space=sources, progress=progress
-=======
-            sought,
-            until=moment,
-            videos=video,
-            others=others,
-            in_3d=in_3d,
-            space=sources,
-            progress=progress,
->>>>>>> h-library2
         )
     if sources is None and answer.result is not None and answer.result.cameras is not None:
         typer.echo(f"{answer.result.video.source.path}: {gaps(answer.result.cameras)}.", err=True)
