@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Keep a library of videos and ask where an object was last seen in all of them.")
 VIDEO_ENDINGS = {
     ".3gp", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ts",
-    ".webm", ".wmv",
+    ".vrs", ".webm", ".wmv",
 }  # fmt: skip
 Folder = Annotated[
     Path, typer.Option("--memory", envvar="EGOHIERALOC_MEMORY", help="Folder that holds the memory.")
