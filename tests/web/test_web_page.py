@@ -158,7 +158,7 @@ def test_questions_are_named_and_deleted(open_page: Open) -> None:
     page.once("dialog", lambda dialog: dialog.accept())
     page.click("#queries .remove")
     page.wait_for_selector("#queries-card", state="hidden")
-    assert page.inner_text("#headline") == "Where was it last seen?"
+    wait_for_headline(page, "Where was it last seen?")
 
 
 def test_report_overlay_and_json_are_downloaded(open_page: Open, live: Live) -> None:

@@ -69,7 +69,7 @@ def read_table(path: str | Path) -> Table:
             with path.open(encoding="utf-8", newline="") as file:
                 rows = list(csv.DictReader(file))
         except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise DataError(f"Cannot read {path}: {error}.") from error
+            raise DataError(f"Cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
     if not rows:
         raise DataError(f"{path} has no rows. It needs a heading and a line for each method.")
     return Table(path, tuple(rows))
@@ -81,7 +81,7 @@ def read_log(path: str | Path) -> list[dict[str, float]]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"Cannot read {path}: {error}.") from error
+        raise DataError(f"Cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
     for number, line in enumerate(lines, 1):
         try:
             record = parse_json(line)

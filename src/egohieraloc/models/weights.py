@@ -72,6 +72,17 @@ def _sigmoid(value: float) -> float:
     return 1 / (1 + math.exp(-value)) if value > -700 else 0.0
 
 
+def fill(network: EgoHieraLocNet, tensors: Mapping[str, Tensor]) -> None:
+    """Give a network its tensors; settings that need others are refused."""
+    wrong = _misfits(network, {name: value.shape for name, value in tensors.items()})
+    if wrong:
+        raise ConfigError(
+            f"These network settings need other weights: {wrong[0]} does not fit ({len(wrong)} such). "
+            "Leave out what changes the network's layers, or train with it: `egohieraloc train`."
+        )
+    network.load_state_dict(tensors)
+
+
 @dataclass(frozen=True)
 class Weights:
     """A network ready for use, and what is known about it."""
@@ -85,14 +96,8 @@ class Weights:
         """The same weights under other settings of the network; those that need other weights are refused."""
         if config == self.network.config:
             return self
-        network, tensors = EgoHieraLocNet(config), self.network.state_dict()
-        wrong = _misfits(network, {name: value.shape for name, value in tensors.items()})
-        if wrong:
-            raise ConfigError(
-                f"These network settings need other weights: {wrong[0]} does not fit ({len(wrong)} such). "
-                "Leave out what changes the network's layers, or train with it: `egohieraloc train`."
-            )
-        network.load_state_dict(tensors)
+        network = EgoHieraLocNet(config)
+        fill(network, self.network.state_dict())
         return replace(self, network=network.eval().requires_grad_(False))
 
     @cached_property

@@ -17,7 +17,7 @@ from egohieraloc.errors import ConfigError
 from egohieraloc.files import write_json
 from egohieraloc.models.backbone import load_imagenet
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import find_weights, load_weights, save_weights
+from egohieraloc.models.weights import fill, find_weights, load_weights, save_weights
 from egohieraloc.paper import NETWORK
 from egohieraloc.settings import override, to_dict, update
 from egohieraloc.training.batches import ClipBatch, part_of_batch
@@ -87,7 +87,7 @@ def build_network(recipe: Recipe) -> EgoHieraLocNet:
     if recipe.weights:
         trained = load_weights(find_weights(recipe.weights)).network.state_dict()
         new = {name: v for name, v in network.state_dict().items() if name.startswith("ram.previous.")}
-        network.load_state_dict({**new, **trained})  # what propagation adds begins at zero
+        fill(network, {**new, **trained})  # what propagation adds begins at zero
     elif recipe.start != "random":
         load_imagenet(network.backbone, None if recipe.start == "imagenet" else recipe.start)
     return network

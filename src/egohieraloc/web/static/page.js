@@ -238,7 +238,7 @@ async function nameQuery() {
 
 async function removeQuery(query) {
   if (!confirm("Delete this question and its answer?")) return;
-  if (state.query?.id === query.id) {
+  if (state.opening === query.id || state.query?.id === query.id) {
     events?.close();
     Object.assign(state, { query: null, rank: -1, opening: null });
     showQuery();
