@@ -27,8 +27,9 @@ $(VENV)/.installed-docs: $(VENV)/.installed
 demo: $(VENV)/.installed
 	$(BIN)/egohieraloc demo
 
-# One file of tests a core at a time, one thread each.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+# One file of tests a core at a time, one thread each, in the order of tests/conftest.py. Bytecode is kept, whatever the environment says: without it
+# each process that a test starts would compile torch's sources again.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.installed-dev
 	$(PYTEST)
@@ -54,15 +55,15 @@ mutants: $(VENV)/.installed-dev
 
 # 100,000 broken inputs for every parser of files from elsewhere.
 fuzz: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python tools/fuzz.py --inputs 100000 --jobs 2
+	OMP_NUM_THREADS=1 $(BIN)/python tools/fuzz.py --inputs 100000
 
 # 200 kills of commands at random moments.
 kill: $(VENV)/.installed-dev
 	$(BIN)/python tools/kill.py --kills 200 --jobs 2
 
-# 30 clients, among them senders of image bombs; SOAK=3600 for an hour, with a plot.
+# 30 clients, among them senders of image bombs, for three minutes; SOAK=3600 for an hour, with a plot.
 load: $(VENV)/.installed-dev
-	$(BIN)/python tools/load.py --seconds $(or $(SOAK),120)
+	$(BIN)/python tools/load.py $(if $(SOAK),--seconds $(SOAK) --plot soak.png)
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/speed.py

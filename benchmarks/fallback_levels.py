@@ -1,95 +1,119 @@
-"""What the three fallback levels are worth: composed queries, sound and degraded, answered at each level.
+"""What the three fallback levels are worth: composed queries, sound and degraded, routed by their quality.
 
-    python benchmarks/fallback_levels.py --data DIR [--model FILE|NAME] [--rounds 2] [--clips 40]
+    python benchmarks/fallback_levels.py --data DIR [--model FILE|NAME] [--split heldout] [--rounds 12]
 
-DIR holds photos/ and sprites/; the objects are those that `egohieraloc calibrate` uses. Every query is asked
-as it is, blurred, at 20 pixels, behind a hand, and with all three at once. `quality` is the mean of the
-segmenter's estimate of its mask's IoU, and `5 %` of the queries are below the next number. `level 0 1 2` are
-the shares of the queries that the quality sends there. Success is given with every query at level 0, at 1, at
-2, and routed by its quality; queries of absent objects are not asked.
+DIR holds photos/ and sprites/. Every query is prepared as it is, blurred, at 20 pixels, behind a hand, with
+all three at once, and worse: the first table has the shares that the quality sends to each level. Those sent
+to level 1 or 2 are answered at every level; the second table has their success in percent with 95 %
+intervals, and what the routing wins over using every mask as it is (level 0), query by query. Queries of
+absent objects are not asked. `--clips` queries a round, in videos of half as many clips.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from degraded import DEGRADED
 from egohieraloc.evaluation.vq2d import SUCCESS_THRESHOLD, overlap
 from egohieraloc.files import write_json
 from egohieraloc.localize import Localizer
 from egohieraloc.training.calibrate import PACK_LIMIT
 from egohieraloc.training.composer.composed_videos import ComposedQuery, answer_to, compose_queries
-from egohieraloc.training.composer.packs import read_packs
+from egohieraloc.training.composer.degraded_queries import DEGRADED
+from egohieraloc.training.composer.packs import Packs, read_packs
 from options import answer_options
+from refusal import answering_localizer, bootstrapped
 
 ALWAYS = "network.query_mask.trusted=2.0"  # no quality is enough
-FORCED = {
-    "level 0": ("network.query_mask.fallback=none",),
-    "level 1": ("network.query_mask.fallback=level1", ALWAYS),
-    "level 2": ("network.query_mask.fallback=level2", ALWAYS),
-    "routed": (),
-}
+FORCED = (
+    ("network.query_mask.fallback=none",),
+    ("network.query_mask.fallback=level1", ALWAYS),
+    ("network.query_mask.fallback=level2", ALWAYS),
+)
 
 
 @dataclass(frozen=True)
 class Asked:
     """One query under one degradation."""
 
+    degradation: str
     quality: float
     level: int
-    successes: dict[str, bool]  # by forced level
+    successes: tuple[bool, ...]  # at levels 0, 1, 2; empty where level 0 was chosen
 
 
 def main() -> None:
     parser = answer_options(__doc__)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--split", default="heldout", choices=["val", "heldout"])
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--clips", type=int, default=40)
     options = parser.parse_args()
-    packs = read_packs(options.data, split="val", limit=PACK_LIMIT)
-    asked: dict[str, list[Asked]] = {name: [] for name in DEGRADED}
-    for number in range(1, options.rounds + 1):
-        with tempfile.TemporaryDirectory() as scratch:
-            systems = {
-                name: Localizer.from_pretrained(
-                    options.model,
-                    device=options.device,
-                    settings=[*options.settings, *words],
-                    cache=Path(scratch),
-                )
-                for name, words in FORCED.items()
-            }
-            predictor = systems["routed"].predictor
-            for query in compose_queries(packs, predictor, Path(scratch), clips=options.clips, seed=number):
-                if len(query.truth):
-                    for name, degrade in DEGRADED.items():
-                        asked[name].append(ask(replace(query, query=degrade(query.query)), systems))
-    print_rows(asked)
+    packs = read_packs(options.data, split=options.split, limit=PACK_LIMIT)
+    asked: list[Asked] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        at_level = [
+            answering_localizer(
+                options.model,
+                device=options.device,
+                engine=options.engine,
+                settings=[*options.settings, *words],
+                cache=Path(scratch),
+            )[0]
+            for words in ((), *FORCED)
+        ]
+        for number in range(1, options.rounds + 1):
+            asked += ask(packs, at_level, clips=options.clips, seed=number)
+    print_shares(asked)
+    print_worth([one for one in asked if one.level])
     if options.json:
-        write_json(options.json, {name: [asdict(one) for one in rows] for name, rows in asked.items()})
+        write_json(options.json, [asdict(one) for one in asked])
 
 
-def ask(query: ComposedQuery, systems: dict[str, Localizer]) -> Asked:
-    mask = systems["routed"].predictor.prepare(query.query).mask
-    found = {name: answer_to(query, system)[0] for name, system in systems.items()}
-    successes = {name: overlap(query.truth, track)[1] >= SUCCESS_THRESHOLD for name, track in found.items()}
-    return Asked(mask.quality, mask.level, {name: bool(value) for name, value in successes.items()})
+def ask(packs: Packs, at_level: Sequence[Localizer], *, clips: int, seed: int) -> Iterator[Asked]:
+    """One round. at_level: routed, then forced to each level."""
+    routed, *forced = at_level
+    with tempfile.TemporaryDirectory() as scratch:
+        for query in compose_queries(packs, routed.predictor, Path(scratch), clips=clips, seed=seed):
+            for name, degrade in DEGRADED.items() if len(query.truth) else ():
+                degraded = replace(query, query=degrade(query.query))
+                mask = routed.predictor.prepare(degraded.query).mask
+                successes = tuple(succeeds(degraded, system) for system in forced) if mask.level else ()
+                yield Asked(name, mask.quality, mask.level, successes)
 
 
-def print_rows(asked: dict[str, list[Asked]]) -> None:
-    print(f"{len(asked['as it is'])} queries")
-    names = ["quality", "5 %", *(f"level {k}" for k in range(3)), *(f"at {name}" for name in FORCED)]
-    print(f"{'':16}" + "".join(f"{name:>12}" for name in names))
-    for name, rows in asked.items():
+def succeeds(query: ComposedQuery, system: Localizer) -> bool:
+    return bool(overlap(query.truth, answer_to(query, system)[0])[1] >= SUCCESS_THRESHOLD)
+
+
+def print_shares(asked: Sequence[Asked]) -> None:
+    headings = ("queries", "quality", "5 %", "level 0", "level 1", "level 2")
+    print(f"{'':16}" + "".join(f"{heading:>10}" for heading in headings))
+    for name in DEGRADED:
+        rows = [one for one in asked if one.degradation == name]
         qualities = np.array([one.quality for one in rows])
-        shares = [100 * np.mean([one.level == level for one in rows]) for level in range(3)]
-        successes = [100 * np.mean([one.successes[forced] for one in rows]) for forced in FORCED]
-        cells = [f"{qualities.mean():.2f}", f"{np.quantile(qualities, 0.05):.2f}"]
-        cells += [f"{value:.0f} %" for value in shares] + [f"{value:.1f} %" for value in successes]
-        print(f"{name:16}" + "".join(f"{cell:>12}" for cell in cells))
+        cells = [str(len(rows)), f"{qualities.mean():.2f}", f"{np.quantile(qualities, 0.05):.2f}"]
+        cells += [f"{100 * np.mean([one.level == level for one in rows]):.1f} %" for level in range(3)]
+        print(f"{name:16}" + "".join(f"{cell:>10}" for cell in cells))
+
+
+def print_worth(doubted: Sequence[Asked]) -> None:
+    headings = ("at level 0", "at level 1", "at level 2", "routed minus level 0")
+    print(f"\n{'success %':16}{'queries':>10}" + "".join(f"{heading:>24}" for heading in headings))
+    rng = np.random.default_rng(0)
+    for name, levels in (("sent to level 1", (1,)), ("sent to level 2", (2,)), ("both", (1, 2))):
+        rows = [one for one in doubted if one.level in levels]
+        if not rows:
+            print(f"{name:16}{0:>10}")
+            continue
+        successes = 100.0 * np.array([one.successes for one in rows])
+        routed = successes[np.arange(len(rows)), [one.level for one in rows]]
+        columns = [*successes.T, routed - successes[:, 0]]
+        cells = "".join(f"{bootstrapped(column, rng)!s:>24}" for column in columns)
+        print(f"{name:16}{len(rows):>10}{cells}")
 
 
 if __name__ == "__main__":

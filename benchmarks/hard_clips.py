@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from egohieraloc.files import atomic_path
 from egohieraloc.query import Query
 from egohieraloc.settings import update
+from egohieraloc.training.calibrate import PACK_LIMIT
 from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.composed_videos import AS_VIDEO, clip_of, halved, query_of
 from egohieraloc.training.composer.composer_config import ComposerConfig
-from egohieraloc.training.composer.packs import Packs, read_packs
+from egohieraloc.training.composer.packs import Packs, Split, read_packs
 from egohieraloc.training.composer.scene_sampling import ChosenObjects
 from egohieraloc.types import Box, Rgb
 
@@ -126,13 +127,20 @@ class HardClip:
 
 
 def hard_clips(
-    data: Path, folder: Path, count: int, *, seed: int, device: str = "cpu", workers: int = 1
+    data: Path,
+    folder: Path,
+    count: int,
+    *,
+    seed: int,
+    split: Split = "heldout",
+    device: str = "cpu",
+    workers: int = 1,
 ) -> list[list[HardClip]]:
-    """Clips of two halves of the held-out packs that share neither an object nor a photo.
+    """Clips of two halves of the packs of a split that share neither an object nor a photo.
 
     `count` clips of a seed, a multiple of 16; those that lie in `folder` are not composed again.
     """
-    compose = partial(_compose_kind, data, folder, count // 8, seed, device)
+    compose = partial(_compose_kind, data, split, folder, count // 8, seed, device)
     if device == "cpu" and workers > 1:
         with ProcessPoolExecutor(workers) as pool:
             paths = list(pool.map(compose, KINDS))
@@ -181,21 +189,23 @@ def other_sides(packs: Packs, objects: ChosenObjects, views: int) -> torch.Tenso
 
 
 def _compose_kind(
-    data: Path, folder: Path, count: int, seed: int, device: str, kind: tuple[int, int]
+    data: Path, split: Split, folder: Path, count: int, seed: int, device: str, kind: tuple[int, int]
 ) -> list[Path]:
     side, number = kind
-    paths = [folder / f"hard-{FRAME_PX}-{seed}-{side}-{number}-{clip}.npz" for clip in range(count)]
+    paths = [folder / f"{split}-{FRAME_PX}-{seed}-{side}-{number}-{clip}.npz" for clip in range(count)]
     if not all(path.exists() for path in paths):
         folder.mkdir(parents=True, exist_ok=True)
-        _compose(*_packs_and_config(data, kind), device, paths, seed=_seed_of(seed, kind))
+        _compose(*_packs_and_config(data, kind, split), device, paths, seed=_seed_of(seed, kind))
     return paths
 
 
-def _packs_and_config(data: Path, kind: tuple[int, int]) -> tuple[Packs, ComposerConfig]:
+def _packs_and_config(
+    data: Path, kind: tuple[int, int], split: Split = "heldout"
+) -> tuple[Packs, ComposerConfig]:
     """One half of the packs, and how clips are composed: sharp or blurred, with or without a rival."""
     side, number = kind
     look, rival = (BLURRED if number >= 2 else SHARP), number % 2 == 1
-    return halved(_heldout(data))[side], update(HARD, look | {"rival_share": float(rival)})
+    return halved(_packs(data, split))[side], update(HARD, look | {"rival_share": float(rival)})
 
 
 def _seed_of(seed: int, kind: tuple[int, int]) -> int:
@@ -203,8 +213,8 @@ def _seed_of(seed: int, kind: tuple[int, int]) -> int:
 
 
 @cache
-def _heldout(data: Path) -> Packs:
-    return read_packs(data, split="heldout")
+def _packs(data: Path, split: Split) -> Packs:
+    return read_packs(data, split=split, limit=PACK_LIMIT if split == "val" else None)
 
 
 def _compose(packs: Packs, config: ComposerConfig, device: str, paths: list[Path], *, seed: int) -> None:

@@ -9,6 +9,8 @@ for); a third of the objects are absent. Clips are composed once and kept in `--
 three times as many questions, about other clips. Every question is answered; refusal.py says how refusals
 count.
 
+`--split val` asks about the objects of the calibration instead, to choose by.
+
 `--compare` asks the same questions again under the settings of an ablation, or NAME=SETTINGS (commas between
 several), from the same features, and gives the difference to the first row question by question, with its
 interval.
@@ -16,11 +18,15 @@ interval.
 
 from __future__ import annotations
 
-import tempfile
+import argparse
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +46,14 @@ from egohieraloc.video.letterbox import Letterbox
 from figures import Outcome, outcome, print_outcomes
 from hard_clips import FRAME_PX, Difficulty, HardClip, hard_clips
 from options import answer_options
-from refusal import answering_localizer, banded, print_differences, print_rows, rows_by_group, to_json
+from refusal import (
+    answering_localizer,
+    banded,
+    print_differences,
+    print_rows,
+    rows_by_group,
+    to_json,
+)
 
 SAMPLES = 1000  # of a video, at least
 FPS = 5.0
@@ -77,9 +90,10 @@ class ClipFeatures(FeatureStore):
 def main() -> None:
     parser = answer_options(__doc__)
     parser.add_argument("--clips", type=Path, required=True, help="composed clips are kept here")
+    parser.add_argument("--split", choices=("heldout", "val"), default="heldout", help="which objects")
     parser.add_argument("--questions", type=int, default=640, help="of a round, a multiple of 16")
     parser.add_argument("--rounds", type=int, default=1, help="each with clips of its own")
-    parser.add_argument("--workers", type=int, default=2, help="processes that compose clips")
+    parser.add_argument("--workers", type=int, default=2, help="processes that compose and ask")
     parser.add_argument("--compare", action="append", default=[], metavar="NAME[=SETTINGS]")
     options = parser.parse_args()
     asked = {OWN: list(options.settings)}
@@ -89,40 +103,24 @@ def main() -> None:
         asked[name] = [*options.settings, *changes]
     outcomes: dict[str, list[Outcome]] = {name: [] for name in asked}
     difficulties: list[Difficulty] = []
-    with tempfile.TemporaryDirectory() as scratch:
-        built = {
-            name: answering_localizer(
-                options.model,
-                device=options.device,
-                engine=options.engine,
-                settings=settings,
-                cache=Path(scratch),
-            )
-            for name, settings in asked.items()
-        }
-        localizers = {name: localizer for name, (localizer, _) in built.items()}
-        for number in range(options.rounds):
-            started = time.perf_counter()
-            halves = hard_clips(
-                options.data,
-                options.clips,
-                options.questions,
-                seed=number,
-                device=options.device or "cpu",
-                workers=options.workers,
-            )
-            composed = time.perf_counter()
-            for found, difficulty in ask(localizers, halves, seed=number):
-                for name, one in found.items():
-                    outcomes[name].append(one)
-                difficulties.append(difficulty)
-            print(
-                f"round {number}: composed in {composed - started:.0f} s, "
-                f"encoded and asked in {time.perf_counter() - composed:.0f} s",
-                flush=True,
-            )
+    for number in range(options.rounds):
+        started = time.perf_counter()
+        clips(options, number)
+        composed = time.perf_counter()
+        parts = partial(answers, options, asked, number)
+        with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+            for part in pool.map(parts, range(options.workers)):
+                for found, difficulty in part:
+                    for name, one in found.items():
+                        outcomes[name].append(one)
+                    difficulties.append(difficulty)
+        print(
+            f"round {number}: composed in {composed - started:.0f} s, "
+            f"encoded and asked in {time.perf_counter() - composed:.0f} s",
+            flush=True,
+        )
     groups = groups_of(difficulties)
-    rows = {name: rows_by_group(outcomes[name], groups, built[name][1]) for name in asked}
+    rows = {name: rows_by_group(outcomes[name], groups, localizer(options, asked[name])[1]) for name in asked}
     for name, table in rows.items():
         print(f"\n{name}")
         print_rows(table)
@@ -132,6 +130,35 @@ def main() -> None:
         print_differences(name, outcomes[name], outcomes[OWN], groups)
     if options.json:
         write_json(options.json, {name: to_json(table) for name, table in rows.items()})
+
+
+def clips(options: argparse.Namespace, seed: int) -> list[list[HardClip]]:
+    """The clips of a round; those that are not there yet are composed."""
+    return hard_clips(
+        options.data,
+        options.clips,
+        options.questions,
+        split=options.split,
+        seed=seed,
+        device=options.device or "cpu",
+        workers=options.workers,
+    )
+
+
+def answers(
+    options: argparse.Namespace, asked: Mapping[str, Sequence[str]], seed: int, part: int
+) -> list[tuple[dict[str, Outcome], Difficulty]]:
+    """One worker's share of a round."""
+    localizers = {name: localizer(options, settings)[0] for name, settings in asked.items()}
+    chosen = slice(part, None, options.workers)
+    return list(ask(localizers, clips(options, seed), seed=seed, chosen=chosen))
+
+
+def localizer(options: argparse.Namespace, settings: Sequence[str]) -> tuple[Localizer, float]:
+    """With settings of its own, and the threshold at which it would refuse. Features stay in memory."""
+    return answering_localizer(
+        options.model, device=options.device, engine=options.engine, settings=settings, cache=options.clips
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,13 +174,18 @@ class HardQuestion:
 
 
 def ask(
-    localizers: Mapping[str, Localizer], halves: Sequence[Sequence[HardClip]], *, seed: int
+    localizers: Mapping[str, Localizer],
+    halves: Sequence[Sequence[HardClip]],
+    *,
+    seed: int,
+    chosen: slice = slice(None),
 ) -> Iterator[tuple[dict[str, Outcome], Difficulty]]:
-    """Ask for the object of each clip."""
-    for question in questions(next(iter(localizers.values())).predictor, halves, seed=seed):
+    """Ask for the objects of clips."""
+    predictor = next(iter(localizers.values())).predictor
+    for question in islice(questions(predictor, halves, seed=seed), chosen.start, chosen.stop, chosen.step):
         found = {
-            row: outcome(question.name, question.truth, localizer.ask(question.clip.query, question.video))
-            for row, localizer in localizers.items()
+            row: outcome(question.name, question.truth, one.ask(question.clip.query, question.video))
+            for row, one in localizers.items()
         }
         yield found, question.clip.difficulty
 

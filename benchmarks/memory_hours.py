@@ -2,11 +2,12 @@
 
     python benchmarks/memory_hours.py [--data DIR] [--hours 0.1 1 10 100] [--minutes 60] [--plot FILE]
 
-The demo clip, in which the object is, lies once in a long row of other footage: the clips of ego_dev/ and
-composed ones (photos/, sprites/) in DIR, `--minutes` of distinct samples in all, over and over in another
-order and with codewords changed a little each time. Without DIR the demo clip itself is repeated. Each length
-is asked in a process of its own, five times after a first one; times are medians, in seconds. `shortlist` is
-the comparison with what is remembered, `look` that with descriptors, `decode` all that follows.
+The demo clip, in which the object is, lies once in a long row of other footage: the clips of ego_dev/, a few
+composed ones (photos/, sprites/) and pans over photos/ in DIR, `--minutes` of distinct footage in all, over
+and over in another order and with codewords changed a little each time. Without DIR the demo clip itself is
+repeated. Of other footage every second sample is made, as a first reading does, and stands for the next. Each
+length is asked in a process of its own, five times after a first one; times are medians, in seconds.
+`shortlist` is the comparison with what is remembered, `look` that with descriptors, `decode` what follows.
 """
 
 from __future__ import annotations
@@ -19,29 +20,32 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
+import cv2
 import numpy as np
 
 from ego_dev import PLACES, open_videos
 from egohieraloc import Localizer, Query, Video, demo
+from egohieraloc.config import NetworkConfig
 from egohieraloc.files import write_json
 from egohieraloc.inference.chunks import PHASES, STRETCH, sparse_chunks
 from egohieraloc.inference.encoded import EncodedVideo, write_features
-from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Predictor
-from egohieraloc.inference.regions import RegionMemory, codebook
+from egohieraloc.inference.regions import Codes, RegionMemory, codebook
 from egohieraloc.inference.search import QuerySearch
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.training.composer.composed_videos import compose_halves
-from egohieraloc.training.composer.packs import read_packs
+from egohieraloc.training.composer.packs import Packs, read_packs
 from egohieraloc.types import Ints, ResponseTrack, Rgb
 from egohieraloc.video.letterbox import Letterbox
 
 FPS = 5.0
 ASKED = 5  # times
-CHANGE = 4.0  # standard deviation of what repeated codewords differ by, of 127
+CHANGE = 7  # at most so much a repeated codeword's sides differ by, of 127
+COMPOSED_SHARE = 0.05  # of other footage; composing takes the most time
+PAN_SAMPLES = 64  # over one photo
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,15 @@ class Cost:
 class Repeated(FeatureStore):
     """The features of a row of stretches, some of them the same."""
 
-    def __init__(self, folder: Path, order: Ints) -> None:
+    def __init__(self, folder: Path, order: Ints, clip: int) -> None:
         super().__init__(folder)
         self.order = order  # (stretches,) of the row: which stretch of the folder each one is
+        self.clip = clip  # stretches of the demo clip, which has all of its samples
 
     def _path(self, number: int) -> Path:
-        stretch, phase = divmod(number, PHASES)
-        return super()._path(int(self.order[stretch]) * PHASES + phase)
+        place, phase = divmod(number, PHASES)
+        stretch = int(self.order[place])
+        return super()._path(stretch * PHASES + (phase if stretch < self.clip else 0))
 
 
 def main() -> None:
@@ -121,33 +127,60 @@ def make_footage(options: argparse.Namespace, folder: Path) -> None:
     localizer = Localizer.from_pretrained(options.model, device=options.device, cache=folder / "cache")
     predictor, store = localizer.predictor, FeatureStore(folder / "footage")
     clip = localizer.encode(Video.open(demo.CLIP), dense=True)
-    whole = len(clip) // STRETCH * STRETCH
-    write_features(clip.pick(range(whole)), store)
-    start = whole
-    if options.data:
-        canvases = other_canvases(options.data, predictor, round(options.minutes * 60 * FPS))
-        while len(batch := list(islice(canvases, STRETCH))) == STRETCH:
-            parts = [predictor.encode(batch[k : k + 8]) for k in range(0, STRETCH, 8)]
-            write_features(PackedFeatures.cat(parts), store, start=start)
-            start += STRETCH
-    books = [codebook(store.read(number).match) for number in sparse_chunks(start)]  # type: ignore[union-attr]
+    whole = len(clip) // STRETCH
+    write_features(clip.pick(range(whole * STRETCH)), store)
+    books = [codebook(clip.chunk(number).match) for number in sparse_chunks(whole * STRETCH)]
+    size = STRETCH // PHASES
+    canvases = other_canvases(options.data, predictor, round(options.minutes * 60 * FPS / PHASES))
+    while len(batch := list(islice(canvases, size))) == size:
+        packed = predictor.encode(batch)
+        store.write(len(books) * PHASES, packed)
+        books.append(codebook(packed.match))
     np.save(folder / "codewords.npy", np.stack(books))
-    (folder / "clip.txt").write_text(f"{whole // STRETCH}\n")
+    (folder / "clip.txt").write_text(f"{whole}\n")
 
 
-def other_canvases(data: Path, predictor: Predictor, count: int) -> Iterator[Rgb]:
-    """Real samples, then composed ones, `count` in all."""
-    return islice(_canvases(data, predictor, count), count)
+def other_canvases(data: Path | None, predictor: Predictor, count: int) -> Iterator[Rgb]:
+    """Real samples, then composed ones, then pans, `count` in all; nothing without data."""
+    if data is None:
+        return
+    packs = read_packs(data, split="heldout")
+    kinds = (
+        real(data, predictor),
+        composed(packs, predictor, round(COMPOSED_SHARE * count)),
+        pans(packs, count),
+    )
+    yield from islice(chain(*kinds), count)
 
 
-def _canvases(data: Path, predictor: Predictor, count: int) -> Iterator[Rgb]:
+def real(data: Path, predictor: Predictor) -> Iterator[Rgb]:
     for video in open_videos(data / "ego_dev", PLACES).values():
         letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
         yield from (letterbox.apply(frame.rgb) for frame in video.samples(None))
-    packs = read_packs(data, split="heldout")
-    for seed in range(-(-count // 96)):
-        for half in compose_halves(packs, predictor.device, clips=16, seed=seed):
-            yield from (frame for clip in half for frame in clip.frames)
+
+
+def composed(packs: Packs, predictor: Predictor, count: int) -> Iterator[Rgb]:
+    clips = (
+        clip
+        for seed in range(count)
+        for half in compose_halves(packs, predictor.device, clips=16, seed=seed)
+        for clip in half
+    )
+    yield from islice((frame for clip in clips for frame in clip.frames), count)
+
+
+def pans(packs: Packs, count: int) -> Iterator[Rgb]:
+    """A window of a photo that moves and grows."""
+    random, side = np.random.default_rng(0), int(packs.photos.shape[1])
+    size = NetworkConfig().input_size
+    for _ in range(-(-count // PAN_SAMPLES)):
+        photo = packs.photos[int(random.integers(len(packs.photos)))].numpy()
+        widths, corners = random.uniform(0.5, 0.9, (2, 1)) * side, random.uniform(0, 1, (2, 2))
+        for share in np.linspace(0, 1, PAN_SAMPLES)[:, None]:
+            width = ((1 - share) * widths[0] + share * widths[1]).item()
+            x, y = ((1 - share[0]) * corners[0] + share[0] * corners[1]) * (side - width)
+            window = photo[int(y) : int(y + width), int(x) : int(x + width)]
+            yield cv2.resize(window, (size, size), interpolation=cv2.INTER_CUBIC)
 
 
 def long_video(folder: Path, hours: float, like: EncodedVideo, scratch: Path) -> EncodedVideo:
@@ -161,12 +194,17 @@ def long_video(folder: Path, hours: float, like: EncodedVideo, scratch: Path) ->
     order[place : place + clip] = np.arange(clip)
     memory = RegionMemory(scratch / "memory")
     for stretch, one in enumerate(order):
-        words = books[one] + random.normal(0, CHANGE, books[one].shape)
-        memory.add(stretch * PHASES, np.clip(words.round(), -127, 127).astype(np.int8))
+        memory.add(stretch * PHASES, changed(books[one], random))
     index = np.arange(count * STRETCH)
     video = replace(like.video, frame_index=index, time_s=index / FPS, sample_fps=FPS)
-    store = Repeated(folder / "footage", order)
+    store = Repeated(folder / "footage", order, clip)
     return replace(like, video=video, store=store, reading=None, memory=memory)
+
+
+def changed(words: Codes, random: np.random.Generator) -> Codes:
+    """Codewords that differ a little."""
+    moved = words.astype(np.int16) + random.integers(-CHANGE, CHANGE, words.shape, np.int8, endpoint=True)
+    return np.clip(moved, -127, 127).astype(np.int8)
 
 
 def ask(options: argparse.Namespace, folder: Path, hours: float) -> Cost:
@@ -221,11 +259,14 @@ def plot(costs: Sequence[Cost], path: Path) -> None:
         below += seconds
     left.axhline(1, color="black", linewidth=0.8, linestyle=":")
     left.set(xscale="log", xlabel="hours of video", ylabel="seconds of a question", ylim=(0, None))
-    left.legend(loc="upper left")
+    left.legend(loc="best")
     right.plot(hours, [cost.memory_bytes / 1e6 for cost in costs], "o-", label="memory on disk")
     right.plot(hours, [cost.peak_bytes / 1e6 for cost in costs], "s-", label="process, at most")
     right.set(xscale="log", yscale="log", xlabel="hours of video", ylabel="MB")
     right.legend()
+    for axes in (left, right):
+        axes.set_xticks(hours, [f"{each:g}" for each in hours])
+        axes.minorticks_off()
     figure.savefig(path, dpi=110)
 
 

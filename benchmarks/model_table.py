@@ -1,24 +1,60 @@
-"""Parameters and FLOPs of each preset, and frames a second of encoding and of matching.
+"""Parameters and FLOPs of each preset, and frames a second of encoding, of matching and of both.
 
-    python benchmarks/model_table.py [--time] [--device cuda]
+    python benchmarks/model_table.py [--time] [--device cuda] [--presets NAME] [--compile NAME] [--json FILE]
 
 FLOPs are torch's FlopCounterMode (two per multiply-add) for one frame of the input size: `encode` is the
 backbone and neck, `match` all that depends on the query; `query` is paid once per query. SAM is not counted.
+Times are of torch in bfloat16 with folded norms, from 8-bit images that lie on the device, in batches of 8
+(CUDA: 128, with the blocks of `models/fused_blocks.py` where the backbone has such; `plain` is without).
+`--compile` also times torch.compile (mode default) of the plain encoder.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import json
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from egohieraloc.config import PRESETS
+from egohieraloc.models.fold import fold_norms, fuse_for_cuda
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import EgoHieraLocNet, QueryTemplate
+
+BATCHES = {"cpu": 8, "cuda": 128}
+
+
+@dataclass(frozen=True)
+class Row:
+    """Of one preset; frames/s are NaN where they were not measured."""
+
+    preset: str
+    backbone: str
+    parameters_m: float
+    encode_gflops: float
+    match_gflops: float
+    query_gflops: float
+    encode_per_s: float = float("nan")
+    match_per_s: float = float("nan")
+    both_per_s: float = float("nan")
+    plain_encode_per_s: float = float("nan")
+    compiled_encode_per_s: float = float("nan")
+    compile_s: float = float("nan")
+    fused_cosine: float = float("nan")  # of the descriptors with fused blocks and with plain ones, the lowest
+
+
+COUNTED = ("parameters_m", "encode_gflops", "match_gflops", "query_gflops")
+TIMED = ("encode_per_s", "match_per_s", "both_per_s")
+ON_CUDA = ("plain_encode_per_s", "fused_cosine")
+COMPILED = ("compiled_encode_per_s", "compile_s")
 
 
 def flops(run: Callable[[], object]) -> float:
@@ -29,7 +65,7 @@ def flops(run: Callable[[], object]) -> float:
 
 def seconds(run: Callable[[], object], device: torch.device) -> float:
     times = []
-    for _ in range(8):
+    for _ in range(10):
         start = time.perf_counter()
         run()
         if device.type == "cuda":
@@ -38,54 +74,95 @@ def seconds(run: Callable[[], object], device: torch.device) -> float:
     return statistics.median(times[3:])
 
 
-@torch.inference_mode()
-def row(name: str, device: torch.device, *, timed: bool) -> str:
-    network = EgoHieraLocNet(PRESETS[name]).eval().to(device, memory_format=torch.channels_last)
-    config = network.config
-    batch, side = (64 if device.type == "cuda" else 8), config.query_sizes[0]
-    frames = torch.rand(batch, 3, config.input_size, config.input_size, device=device)
-    frames = frames.contiguous(memory_format=torch.channels_last)
-    window = torch.rand(1, 3, side, side, device=device)
+def encode(network: EgoHieraLocNet, images: Tensor) -> FrameFeatures:
+    """Features of 8-bit images (B, S, S, 3), as `Predictor.encode` makes them."""
+    return network.encode_frames(images.permute(0, 3, 1, 2).float() / 255)
+
+
+def query(network: EgoHieraLocNet, device: torch.device) -> QueryTemplate:
+    side = network.config.query_sizes[0]
+    window, mask = torch.rand(1, 3, side, side, device=device), torch.ones(1, 1, side, side, device=device)
     box = torch.tensor([[0.2, 0.2, 0.8, 0.8]], device=device)
-    mask = torch.ones(1, 1, side, side, device=device)
     sure, level = torch.ones(1, device=device), torch.zeros(1, dtype=torch.long, device=device)
+    return network.template(network.encode_query(window, box, mask), mask, sure, level)
 
-    def encode(count: int) -> FrameFeatures:
-        return network.encode_frames(frames[:count])
 
-    def ask() -> QueryTemplate:
-        return network.template(network.encode_query(window, box, mask), mask, sure, level)
-
-    template = ask()
-    state = network.initial_state(template)
-
-    def match(features: FrameFeatures) -> object:
-        return network.match(template, features, state)
-
-    features = encode(1)
-    costs = flops(lambda: encode(1)), flops(lambda: match(features)), flops(ask)
+@torch.inference_mode()
+def counted(name: str) -> tuple[EgoHieraLocNet, Row]:
+    """A network with random weights and folded norms, and what can be counted on any machine."""
+    torch.manual_seed(0)
+    network = EgoHieraLocNet(PRESETS[name]).eval()
     total = sum(p.numel() for p in network.parameters()) / 1e6
-    cells = [f"`{name}`", config.backbone.name, f"{total:.2f}", *(f"{cost:.2f}" for cost in costs)]
-    if timed:
-        with torch.autocast(device.type, torch.bfloat16):
-            many = encode(batch)
-            cells += [
-                f"{batch / seconds(run, device):.1f}" for run in (lambda: encode(batch), lambda: match(many))
-            ]
-    return f"| {' | '.join(cells)} |"
+    fold_norms(network)
+    size, cpu = network.config.input_size, torch.device("cpu")
+    images = torch.randint(0, 256, (1, size, size, 3), dtype=torch.uint8)
+    template, features = query(network, cpu), encode(network, images)
+    state = network.initial_state(template)
+    costs = (
+        flops(lambda: encode(network, images)),
+        flops(lambda: network.match(template, features, state)),
+        flops(lambda: query(network, cpu)),
+    )
+    return network, Row(name, network.config.backbone.name, total, *costs)
+
+
+@torch.inference_mode()
+def timed(network: EgoHieraLocNet, device: torch.device, *, compiled: bool) -> dict[str, float]:
+    """Frames a second."""
+    plain = copy.deepcopy(network).to(device, memory_format=torch.channels_last)
+    network = copy.deepcopy(network).to(device)
+    if device.type == "cuda":
+        fuse_for_cuda(network)
+    network.to(memory_format=torch.channels_last)
+    batch, size = BATCHES[device.type], network.config.input_size
+    images = torch.randint(0, 256, (batch, size, size, 3), dtype=torch.uint8, device=device)
+    with torch.autocast(device.type, torch.bfloat16):
+        template, features = query(network, device), encode(network, images)
+        state = network.initial_state(template)
+        found = {
+            "encode_per_s": seconds(lambda: encode(network, images), device),
+            "match_per_s": seconds(lambda: network.match(template, features, state), device),
+            "both_per_s": seconds(lambda: network.match(template, encode(network, images), state), device),
+        }
+        if device.type == "cuda":
+            found["plain_encode_per_s"] = seconds(lambda: encode(plain, images), device)
+            cosine = (encode(plain, images).match * features.match).sum(1).amin().item()
+        if compiled:
+            run = torch.compile(lambda given: encode(plain, given), dynamic=False)
+            started = time.perf_counter()
+            run(images)
+            compile_s = time.perf_counter() - started
+            found["compiled_encode_per_s"] = seconds(lambda: run(images), device)
+    facts = {name: batch / spent for name, spent in found.items()}
+    if device.type == "cuda":
+        facts["fused_cosine"] = cosine
+    return facts | ({"compile_s": compile_s} if compiled else {})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--time", action="store_true")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--presets", nargs="*", default=list(PRESETS))
-    arguments = parser.parse_args()
-    names = ["preset", "backbone", "parameters, M", "encode, GFLOPs", "match, GFLOPs", "query, GFLOPs"]
-    names += ["encode, frames/s", "match, frames/s"] if arguments.time else []
-    print(f"| {' | '.join(names)} |\n|{'---|' * len(names)}")
-    for name in arguments.presets:
-        print(row(name, torch.device(arguments.device), timed=arguments.time), flush=True)
+    parser.add_argument("--compile", nargs="*", default=[], help="presets whose encoder is compiled too")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    device, rows = torch.device(options.device), []
+    columns = COUNTED + (TIMED if options.time else ()) + (COMPILED if options.compile else ())
+    columns += ON_CUDA if options.time and device.type == "cuda" else ()
+    heads = ["preset", "backbone", *(name.replace("_", " ") for name in columns)]
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    for name in options.presets:
+        network, row = counted(name)
+        if options.time:
+            row = Row(**asdict(row) | timed(network, device, compiled=name in options.compile))
+        rows.append(row)
+        cells = [f"`{name}`", row.backbone, *(f"{getattr(row, column):,.4g}" for column in columns)]
+        print(f"| {' | '.join(cells)} |", flush=True)
+        if options.json:
+            options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
 
 
 if __name__ == "__main__":

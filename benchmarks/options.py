@@ -1,9 +1,11 @@
-"""The options that benchmarks of our own answers share."""
+"""The options that benchmarks of our own answers share, and the localizer they describe."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+
+from egohieraloc.localize import Localizer
 
 
 def answer_options(description: str | None) -> argparse.ArgumentParser:
@@ -19,3 +21,14 @@ def answer_options(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--queries", action="store_true", help="print the outcome of each query")
     parser.add_argument("--json", type=Path)
     return parser
+
+
+def localizer_of(options: argparse.Namespace, cache: Path) -> Localizer:
+    """With the model, device, engine and settings that were asked for."""
+    return Localizer.from_pretrained(
+        options.model,
+        device=options.device,
+        engine=options.engine,
+        settings=options.settings,
+        cache=cache,
+    )

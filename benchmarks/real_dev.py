@@ -30,7 +30,7 @@ from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 from figures import Outcome, figures, outcome, print_outcomes, print_table
 from matchers import FeatureMatcher, Matcher, Matches, TemplateMatcher
-from options import answer_options
+from options import answer_options, localizer_of
 
 BASELINES: dict[str, Callable[[], Matcher]] = {
     "template matching": TemplateMatcher,
@@ -48,13 +48,7 @@ def main() -> None:
     videos = open_videos(options.data / "ego_dev", (q.video for q in queries))
     answers: dict[str, list[Outcome]] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        localizer = Localizer.from_pretrained(
-            options.model,
-            device=options.device,
-            engine=options.engine,
-            settings=options.settings,
-            cache=options.cache or Path(scratch),
-        )
+        localizer = localizer_of(options, options.cache or Path(scratch))
         ask = ask_long if options.long else ask_short
         answers["egohieraloc"] = ask(localizer, queries, videos, Path(scratch))
     if options.baselines:

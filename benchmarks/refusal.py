@@ -56,8 +56,10 @@ def answering_localizer(
     """A localizer that answers every question, and the threshold at which the model would refuse."""
     weights = load_weights(find_weights(model))
     config = with_settings(LocalizerConfig(), settings, weights)
-    threshold = weights.calibration.threshold
-    weights = replace(weights, calibration=replace(weights.calibration, threshold=0.0))
+    own = weights.calibration
+    threshold = own.looks.threshold if config.search.second_look and own.looks.second else own.threshold
+    always = replace(own, threshold=0.0, looks=replace(own.looks, threshold=0.0))
+    weights = replace(weights, calibration=always)
     return Localizer(weights, device=device, engine=engine, config=config, cache=cache), threshold
 
 
@@ -154,7 +156,7 @@ def print_differences(
         if len(rows) == 0:
             continue
         cells = (
-            _bootstrapped((hits(changed, share) - hits(base, share))[rows], rng)
+            bootstrapped((hits(changed, share) - hits(base, share))[rows], rng)
             for share in (0.0, REFUSED_SHARE)
         )
         print(f"{group:22}" + "".join(f"{cell!s:>24}" for cell in cells))
@@ -168,7 +170,8 @@ def hits(outcomes: Sequence[Outcome], refused_share: float) -> Floats:
     return 100.0 * ((overlaps.tube_iou >= SUCCESS_THRESHOLD) & (overlaps.score > bar))
 
 
-def _bootstrapped(values: Floats, rng: np.random.Generator) -> Interval:
+def bootstrapped(values: Floats, rng: np.random.Generator) -> Interval:
+    """The mean of values (N,) and its interval."""
     means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(1)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(means, (tail, 1 - tail))

@@ -5,6 +5,8 @@
 The questions and clips are those of hard_heldout.py. The further views show the object from the side farthest
 from the views before, on another ground and in another light, as somebody would photograph it; they do not
 know the clip. Success by number of views, and the paired difference to one view, with 95 % intervals.
+Clips are composed on the processor, whatever --device says: each device draws other objects from the same
+seed. Give it a folder of clips of its own, one for each number of questions.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ def main() -> None:
     parser.add_argument("--views", type=int, default=3, help="at most so many, up to the sides of an object")
     parser.add_argument("--workers", type=int, default=2, help="processes that compose clips")
     options = parser.parse_args()
-    counts, device = range(1, options.views + 1), options.device or "cpu"
+    counts = range(1, options.views + 1)
     outcomes: dict[int, list[Outcome]] = {count: [] for count in counts}
     difficulties: list[Difficulty] = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -44,10 +46,8 @@ def main() -> None:
         for seed in range(options.rounds):
             started = time.perf_counter()
             size = options.questions
-            halves = hard_clips(
-                options.data, options.clips, size, seed=seed, device=device, workers=options.workers
-            )
-            further = further_views(options.data, size, options.views - 1, seed=seed, device=device)
+            halves = hard_clips(options.data, options.clips, size, seed=seed, workers=options.workers)
+            further = further_views(options.data, size, options.views - 1, seed=seed)
             for question in questions(localizer.predictor, halves, seed=seed):
                 views = [question.clip.query, *further[question.side][question.number]]
                 difficulties.append(question.clip.difficulty)

@@ -19,12 +19,11 @@ import numpy as np
 
 from egohieraloc.evaluation.vq2d import SUCCESS_THRESHOLD, overlap
 from egohieraloc.files import write_json
-from egohieraloc.localize import Localizer
 from egohieraloc.training.composer.composed_videos import ComposedQuery, compose_queries
 from egohieraloc.training.composer.packs import read_packs
 from egohieraloc.types import ResponseTrack
 from figures import figures, outcome, print_outcomes, print_table
-from options import answer_options
+from options import answer_options, localizer_of
 
 
 def main() -> None:
@@ -41,13 +40,7 @@ def main() -> None:
     outcomes, mask_ious, seconds = [], [], 0.0
     for number in range(options.rounds):
         with tempfile.TemporaryDirectory() as scratch:
-            localizer = Localizer.from_pretrained(
-                options.model,
-                device=options.device,
-                engine=options.engine,
-                settings=options.settings,
-                cache=Path(scratch),
-            )
+            localizer = localizer_of(options, Path(scratch))
             for query in compose_queries(
                 packs, localizer.predictor, Path(scratch), clips=options.clips, seed=number
             ):

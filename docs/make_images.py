@@ -88,6 +88,7 @@ def page(browser: Any, address: str) -> None:
     page.mouse.move(area["x"] + x2, area["y"] + y2, steps=3)
     page.mouse.up()
     page.check("#in-3d")
+    page.wait_for_selector("#mask-words:not(:empty)")  # what will be searched is shown
     shoot(page, "page_dark")
     page.click("#ask")
     page.wait_for_selector("#place-card:not([hidden])")

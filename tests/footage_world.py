@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,16 @@ def ego4d_shown(query_set: str, frame: int) -> bool:
 
 
 def ego4d_image(frame: int) -> np.ndarray:
-    image = np.full((HEIGHT, WIDTH, 3), 110, np.uint8)
+    image = with_squares(np.full((HEIGHT, WIDTH, 3), 110, np.uint8), frame)
+    return cv2.resize(image, (WIDTH // 2, HEIGHT // 2), interpolation=cv2.INTER_AREA)
+
+
+def with_squares(image: np.ndarray, frame: int) -> np.ndarray:
     for query_set, (_, colour, _) in OBJECTS.items():
         if ego4d_shown(query_set, frame):
             x, y = ego4d_box(query_set, frame)
             image[y : y + SIDE, x : x + SIDE] = colour
-    return cv2.resize(image, (WIDTH // 2, HEIGHT // 2), interpolation=cv2.INTER_AREA)
+    return image
 
 
 def write_ego4d(root: Path, *, name: str = "vq_train.json") -> Path:
@@ -107,14 +112,16 @@ def _box(query_set: str, frame: int) -> dict[str, Any]:
     }
 
 
-def write_video(path: Path, repeats: int) -> None:
+def write_video(path: Path, repeats: int, images: Sequence[np.ndarray] | None = None) -> None:
+    """The clip of the squares, or of other images, each shown so many times at as many times the rate."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    shown = [ego4d_image(frame) for frame in range(FRAMES)] if images is None else images
     with av.open(str(path), "w") as file:
         stream = file.add_stream("mpeg4", rate=Fraction(5 * repeats))
-        stream.width, stream.height, stream.pix_fmt = WIDTH // 2, HEIGHT // 2, "yuv420p"
-        stream.bit_rate = 4_000_000
-        for frame in range(FRAMES * repeats):
-            image = av.VideoFrame.from_ndarray(ego4d_image(frame // repeats), format="rgb24")
+        stream.height, stream.width = shown[0].shape[:2]
+        stream.pix_fmt, stream.bit_rate = "yuv420p", 4_000_000
+        for frame in range(len(shown) * repeats):
+            image = av.VideoFrame.from_ndarray(shown[frame // repeats], format="rgb24")
             file.mux(stream.encode(image))
         file.mux(stream.encode())
 

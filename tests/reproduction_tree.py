@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from box_world import Shot, walk
+from egohieraloc.geometry.camera import Camera
 from egohieraloc.images import write_image
+from egohieraloc.types import DepthMap, DepthUnit, Frame
 from footage_world import (
     FRAMES,
     HEIGHT,
@@ -18,10 +21,12 @@ from footage_world import (
     WIDTH,
     ego4d_box,
     ego4d_image,
+    with_squares,
     write_ego4d,
     write_video,
     write_visor,
 )
+from scan_tree import write_scan
 from tiny_sam import save_tiny_sam
 
 RECIPE = """
@@ -58,17 +63,21 @@ queries = 1
 CLIP = "clip-a"
 EGOTRACKS_CLIP = "exported-a"
 SCAN = "room"
-LENS = {"f": 240.0, "cx": WIDTH / 2, "cy": HEIGHT / 2, "k1": 0.0, "k2": 0.0}
+LENS = Camera("SIMPLE_RADIAL_FISHEYE", WIDTH, HEIGHT, (230.0, WIDTH / 2, HEIGHT / 2, -0.03))
 
 
-def write_tree(root: Path) -> None:
+def write_tree(root: Path, *, rendered: bool = True) -> None:
+    """`rendered`: with what structure from motion needs, which takes seconds; else with empty folders."""
     (root / "recipes").mkdir(parents=True)
     (root / "recipes" / "paper.toml").write_text(RECIPE)
     (root / "out").mkdir()
     save_tiny_sam(root / "models" / "sam")
+    (root / "models" / "depth").mkdir()  # see StandInDepthNetwork
     write_visor(root / "visor")
     _write_vq2d(root / "ego4d")
     _write_vq3d(root / "ego4d")
+    if rendered:
+        _write_walk(root / "ego4d")
     _write_egotracks(root)
     _write_trek150(root / "trek150")
 
@@ -80,7 +89,7 @@ def _write_vq2d(folder: Path) -> None:
 
 
 def _write_vq3d(folder: Path) -> None:
-    """Both objects of a clip, in a scan that the camera walks through along x."""
+    """Both squares, somewhere in a scan."""
     box = {
         "position": {"x": -0.2, "y": 0.8, "z": 2.0},
         "dimension": dict.fromkeys("xyz", 0.3),
@@ -90,18 +99,34 @@ def _write_vq3d(folder: Path) -> None:
     clip = {"clip_uid": CLIP, "annotations": [{"query_sets": {q: dict(truth) for q in OBJECTS}}]}
     video = {"video_uid": "video-0", "split": "val", "scan_uid": SCAN, "clips": [clip]}
     link = {q: {"ai": 0, "qset_id": q} for q in OBJECTS}
-    poses = [np.column_stack([np.eye(3), [-0.1 * n, 0, 0]]).tolist() for n in range(FRAMES)]
     for vq3d, short in (("val", "val"), ("test_unannotated", "test")):
         _write(folder / f"vq3d_{vq3d}.json", {"version": "1", "videos": [video]})
         _write(folder / f"mapping_{short}.json", {"video-0": {CLIP: {"0": link}}})
-        _write(folder / f"poses_{short}.json", {CLIP: {"good_poses": [True] * FRAMES, "camera_poses": poses}})
     _change(folder / "vq3d_test_unannotated.json", _without("3d_annotation_1", "3d_annotation_2"))
-    _write(folder / "scan_to_intrinsics.json", {SCAN: {f"('{WIDTH}', '{HEIGHT}')": LENS}})
-    noise = np.random.default_rng(0)
-    (folder / "depth" / CLIP).mkdir(parents=True)
-    for frame in range(FRAMES):
-        depth = 2.0 + 0.05 * noise.standard_normal((HEIGHT // 2, WIDTH // 2))
-        np.save(folder / "depth" / CLIP / f"{frame}.npy", depth.astype(np.float32))
+    (folder / "scans" / SCAN).mkdir(parents=True)
+
+
+def _write_walk(folder: Path) -> None:
+    """The squares before a walk through a rendered room, in place of the plain clip."""
+    walked = [with_squares(shot.frame.rgb, shot.frame.index) for shot in walked_shots()]
+    write_video(folder / "clips" / f"{CLIP}.mp4", 1, walked)
+    write_scan(folder / "scans" / SCAN, 7)
+
+
+def walked_shots() -> list[Shot]:
+    return walk(FRAMES, camera=LENS)
+
+
+class StandInDepthNetwork:
+    """In place of a depth network with weights: the true inverse depth of the walk, scaled and shifted."""
+
+    def __init__(self) -> None:
+        self.depth = [shot.depth for shot in walked_shots()]
+
+    def predict(self, frames: Iterable[Frame]) -> Iterator[tuple[int, DepthMap]]:
+        for frame in frames:
+            relative = 3 / self.depth[frame.index] - 0.2
+            yield frame.index, DepthMap(relative.astype(np.float32), DepthUnit.RELATIVE)
 
 
 def _write_egotracks(root: Path) -> None:

@@ -38,7 +38,9 @@ DEFAULTS = {"full", "top-k-5", "fallback-full"}  # rows of the paper that are th
 def applied(row: Ablation) -> tuple[Recipe, LocalizerConfig]:
     """The recipe and the localizer's config under the settings that are theirs."""
     training = [word for word in row.settings if word.startswith(("network.", "footage."))]
-    asking = [word for word in row.settings if word.startswith(("search.", "place."))]
+    asking = [
+        word for word in row.settings if word.startswith(("search.", "temporal.", "tracker.", "place."))
+    ]
     assert len(training) + len(asking) == len(row.settings)
     return override(Recipe(network=preset("large")), training), override(LocalizerConfig(), asking)
 
@@ -74,7 +76,7 @@ def test_the_papers_tables_are_complete() -> None:
         "sensitivity of QAM": 8,
         "fallback": 4,
         "training data": 1,
-        "ours": 3,
+        "ours": 8,
     }
     assert {"vq2d", "egotracks"} == set(ABLATIONS["without-ellipse"].benchmarks)
 

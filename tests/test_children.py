@@ -37,6 +37,11 @@ from children_work import Clips, clips
 from egohieraloc.evaluation.workers import answer_in_processes
 print(list(answer_in_processes(clips(1), Clips(), 1)))
 """,
+    "Ray": """
+from children_work import Clips, clips
+from egohieraloc.evaluation.workers import answer_on_ray
+print(list(answer_on_ray(clips(1), Clips(), "local")))
+""",
 }
 
 
@@ -46,8 +51,12 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-@pytest.mark.parametrize("kind", START)
+@pytest.mark.parametrize(
+    "kind", [*(k for k in START if k != "Ray"), pytest.param("Ray", marks=pytest.mark.slow)]
+)
 def test_code_in_the_current_folder_is_not_run(tmp_path: Path, kind: str) -> None:
+    if kind == "Ray":
+        pytest.importorskip("ray")
     here = tmp_path / "here"
     here.mkdir()
     for name in ("numpy.py", "socket.py", "random.py", "pycolmap.py", "cv2.py"):
@@ -125,3 +134,18 @@ def _runs(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_a_child_that_watches_its_input_ends_without_an_abort() -> None:
+    """Python aborts at its end where another thread holds the lock of an input that is then closed."""
+    code = (
+        "import sys, time\n"
+        "from egohieraloc.children import end_with_input\n"
+        "end_with_input()\n"
+        "time.sleep(0.2)\n"
+        "sys.stdin = sys.__stdin__ = None\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        assert child.wait(20) == 0

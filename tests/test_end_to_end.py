@@ -23,11 +23,14 @@ from egohieraloc.inference.query_window import cut_window
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Calibration, save_weights
 from egohieraloc.report.build import save_report
+from egohieraloc.settings import override
 from egohieraloc.training.batches import ClipBatch
 from egohieraloc.training.loop import Run, train
 from egohieraloc.training.optim import OptimConfig
 from egohieraloc.video.letterbox import Letterbox
+from untrained import run_command
 
+SMALL = override(preset("tiny"), ["input_size=128", "query_sizes=[64,32]"])
 WIDTH, HEIGHT, FPS, FRAMES = 224, 160, 10, 100
 SHOWN = [*range(20, 45), *range(70, 90)]  # frames that show the object; the second stretch is the answer
 
@@ -67,16 +70,16 @@ def query_image(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def weights(clip, query_image, tmp_path_factory):
-    """The tiny preset, trained on the clip's own samples for a moment."""
+    """A small network, trained on the clip's own samples for a moment."""
     folder = tmp_path_factory.mktemp("run")
     torch.manual_seed(0)
-    network = EgoHieraLocNet(preset("tiny"))
+    network = EgoHieraLocNet(SMALL)
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.momentum = 0.2  # the run is short
-    size = network.config.input_size
+    size, side = SMALL.input_size, SMALL.query_sizes[0]
     box = Letterbox(WIDTH, HEIGHT, size)
-    query = cut_window(Query.from_image(query_image, box=Box(40, 30, 96, 78)), share=1.6, size=128)
+    query = cut_window(Query.from_image(query_image, box=Box(40, 30, 96, 78)), share=1.6, size=side)
     frames, masks, boxes, presence = [], [], [], []
     for frame in Video.open(clip).samples(5):
         shown = frame.index in SHOWN
@@ -90,17 +93,17 @@ def weights(clip, query_image, tmp_path_factory):
         boxes.append(torch.tensor(on_canvas.xyxy if shown else (0, 0, 0, 0)))
         presence.append(float(shown))
     window = torch.from_numpy(query.rgb).permute(2, 0, 1) / 255
-    inside = torch.zeros(1, 128, 128)
-    x1, y1, x2, y2 = (round(128 * v) for v in query.box)
+    inside = torch.zeros(1, side, side)
+    x1, y1, x2, y2 = (round(side * v) for v in query.box)
     inside[:, y1:y2, x1:x2] = 1
 
     def source(step: int) -> ClipBatch:
-        pick = torch.randperm(len(frames), generator=torch.Generator().manual_seed(step))[:8]
+        pick = torch.randperm(len(frames), generator=torch.Generator().manual_seed(step))[:4]
         count = len(pick)
         return ClipBatch(
             window.repeat(count, 1, 1, 1),
             inside.repeat(count, 1, 1, 1),
-            128 * torch.from_numpy(query.box).float().repeat(count, 1),
+            side * torch.from_numpy(query.box).float().repeat(count, 1),
             torch.stack([frames[i] for i in pick])[:, None],
             torch.stack([masks[i] for i in pick])[:, None],
             torch.stack([boxes[i] for i in pick])[:, None].float(),
@@ -112,28 +115,25 @@ def weights(clip, query_image, tmp_path_factory):
         )
 
     config = OptimConfig(
-        steps=90, batch=8, learning_rate=3e-3, backbone_rate=1.0, warmup=5, ema=0.8,
+        steps=60, batch=4, learning_rate=8e-3, backbone_rate=1.0, warmup=5, ema=0.8,
         precision="no", freeze_norm="none", checkpoint_every=1000, validate_every=1000,
     )  # fmt: skip
     train(network, source, config, Run(folder / "rough"))
-    settled = replace(config, steps=60, learning_rate=1e-3, freeze_norm="all")  # norms as they will be used
+    settled = replace(config, learning_rate=3e-3, freeze_norm="all")  # norms as they will be used
     state = train(network, source, settled, Run(folder / "settled"))
     path = folder / "tiny.safetensors"
     save_weights(path, state.averaged, Calibration(threshold=0.3))
     return path
 
 
-def run(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from egohieraloc.cli import main; main()", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-
-
 def test_the_command_line_finds_the_last_appearance(clip, query_image, weights, tmp_path):
     out = tmp_path / "out"
-    done = run(
+    command = [
+        sys.executable, "-c", "from egohieraloc.cli import main; main()",
         "locate", clip, "--query", query_image, "--box", "40,30,56,48", "--model", weights,
         "--out", out, "--json", "--cache", tmp_path / "cache",
-    )  # fmt: skip
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result == json.loads((out / "result.json").read_text())
@@ -228,13 +228,15 @@ def test_a_report_page_comes_out(clip, query_image, weights, tmp_path):
         (["{clip}", "--query", "{query}", "--out", "/proc/nothing"], "Cannot write"),
     ],
 )
-def test_mistakes_end_in_one_clear_line(words, message, clip, query_image, weights, tmp_path):
+def test_mistakes_end_in_one_clear_line(
+    words, message, clip, query_image, weights, tmp_path, monkeypatch, capfd
+):
     names = {"clip": clip, "query": query_image}
     filled = [word.format(**names) for word in words]
     if "--model" not in filled:
         filled += ["--model", str(weights)]
-    done = run("locate", *filled, "--cache", tmp_path / "cache")
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    assert run_command(["locate", *filled, "--cache", str(tmp_path / "cache")], monkeypatch) == 2
+    said = capfd.readouterr()
+    assert message in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""

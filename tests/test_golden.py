@@ -7,6 +7,8 @@ truth: a map of the walk has a scale and an orientation of its own each time it 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -29,11 +31,10 @@ DISTANCE_M = 2.674  # of the object from the camera at the end of the clip
 
 
 @pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def result(demo_cache: Path) -> Result:
     """The demo's answer; the camera poses are found from the clip itself."""
     query = Query.from_image(demo.QUERY, box=demo.load_truth().query_box)
-    cache = tmp_path_factory.mktemp("cache")
-    localizer = Localizer.from_pretrained(device="cpu", settings=DEMO_SETTINGS, cache=cache)
+    localizer = Localizer.from_pretrained(device="cpu", settings=DEMO_SETTINGS, cache=demo_cache)
     return localizer.locate(query, Video.open(demo.CLIP), in_3d=True)
 
 

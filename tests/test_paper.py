@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from egohieraloc.cli import app
 from egohieraloc.config import PRESETS, SearchConfig
 from egohieraloc.errors import WeightsError
-from egohieraloc.inference.search import promising
+from egohieraloc.inference.chunks import samples_of
+from egohieraloc.inference.search import QuerySearch, promising
 from egohieraloc.localize import LocalizerConfig, with_settings
 from egohieraloc.models.weights import load_weights
 from egohieraloc.paper import NETWORK, PAPER
@@ -29,12 +30,15 @@ PRINTED = {
     "network.dpm.temperature": 1.0,
     "network.qam.mode": "paper",
     "network.qam.area_power": 1.0,
+    "search.shortlist": 0,
     "search.coarse_margin": 1e9,
     "search.max_decoded": 0,
     "temporal.rule": "paper",
     "temporal.median": 5,
     "temporal.bridge": 0,
+    "tracker.propagate_above": 0.7,
     "sfm.camera_model": "SIMPLE_RADIAL_FISHEYE",
+    "sfm.anchor_error_m": 30.0,
     "place.fusion.literal": True,
     "place.max_pose_gap_s": 0.0,
 }
@@ -60,7 +64,11 @@ def test_the_switch_changes_exactly_what_is_printed(model: Path) -> None:
 
 
 def test_every_sample_is_decoded() -> None:
+    """Also in a video of more stretches than the memory's shortlist has."""
     config = override(LocalizerConfig(), [word for word in PAPER if word.startswith("search.")]).search
+    count = 16 * (SearchConfig().shortlist + 6)
+    long = QuerySearch(query=None, video=range(count), predictor=None, config=config, temporal=None)  # type: ignore[arg-type]
+    assert [s for number in long.shortlist() for s in samples_of(number, count)] == list(range(0, count, 2))
     scores = np.linspace(-1000.0, 1000.0, 777)
     assert promising(scores, config).all()
     assert not promising(scores, SearchConfig()).all()
@@ -74,7 +82,7 @@ def evaluate(folder: Path, model: Path, *words: str, before: tuple[str, ...] = (
     result = CliRunner().invoke(app, [str(word) for word in command], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     config = json.loads((folder / "p.results.json").read_text())["config"]
-    return flat({key: config[key] for key in ("network", "search", "temporal", "sfm", "place")})
+    return flat({key: config[key] for key in ("network", "search", "temporal", "tracker", "sfm", "place")})
 
 
 def test_an_evaluation_says_what_it_ran_with(model: Path, tmp_path: Path) -> None:
@@ -101,6 +109,13 @@ def test_the_answer_names_its_segmenter(model: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["versions"]["segmenter"] == str(tmp_path / "sam")
+    words = ["track", tmp_path / "clips" / "clip-a.mp4", "--box", "30,10,32,32", "--model", model]
+    tracks = [
+        CliRunner().invoke(app, [str(word) for word in (*words, "--device", "cpu", *more)]).stdout
+        for more in ((), ("--sam", tmp_path / "sam"))
+    ]
+    assert len(tracks[0].splitlines()) == len(tracks[1].splitlines()) > 0
+    assert tracks[0] != tracks[1]
 
 
 def test_ablations_by_name_are_as_printed_unless_asked_otherwise(model: Path, tmp_path: Path) -> None:

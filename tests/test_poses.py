@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from egohieraloc import poses
 from egohieraloc.config import SfmConfig
 from egohieraloc.poses import camera_poses, whole_video_samples
 from egohieraloc.types import NotLocalized, SampledVideo, VideoInfo, VideoSource
@@ -59,3 +60,13 @@ def test_another_query_time_finds_the_same_poses() -> None:
         np.testing.assert_array_equal(samples, np.arange(0, 100, 2))
     odd = np.array([3, 7, 9])
     np.testing.assert_array_equal(whole_video_samples(Sampled(), searched(odd)), odd)  # type: ignore[arg-type]
+
+
+def test_poses_are_found_again_whatever_their_making_may_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths: list[Path] = []
+    monkeypatch.setattr(poses, "reconstruct", lambda frames, path, **options: paths.append(path))
+    for config in (SfmConfig(), SfmConfig(num_threads=3, max_time_s=9.0), SfmConfig(overlap=9)):
+        camera_poses(Video(), np.arange(5), tmp_path, config)  # type: ignore[arg-type]
+    assert paths[0] == paths[1] != paths[2]

@@ -223,6 +223,31 @@ def test_detections_for_supervision(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first.data["frame"].tolist() == [24]
 
 
+def test_supervision_itself_draws_them() -> None:
+    supervision = pytest.importorskip("supervision")
+    found = supervision.Detections.merge(made_result().to_supervision())
+    assert found.data["time_s"].tolist() == [1.6, 1.8, 2.0]
+    blank = np.zeros((120, 160, 3), np.uint8)
+    for annotator in (supervision.BoxAnnotator(), supervision.MaskAnnotator()):
+        drawn = annotator.annotate(blank.copy(), found).any(2)
+        assert drawn[28:72, 46:92].any()
+        assert not drawn[:20].any()
+
+
+def test_a_table_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match="pandas"):
+        made_result().to_dataframe()
+
+
+def test_pandas_itself_joins_tables() -> None:
+    pandas = pytest.importorskip("pandas")
+    found, missed = made_result().to_dataframe(), made_result(track=NotFound("gone")).to_dataframe()
+    assert (len(found), len(missed)) == (3, 0)
+    assert pandas.concat([missed, found]).dtypes.to_dict() == found.dtypes.to_dict()
+    assert found.set_index("time_s").x2.to_dict() == {1.6: 88, 1.8: 89, 2.0: 90}
+
+
 def test_in_words() -> None:
     assert made_result(place=None).summary == (
         "Last seen from 0:01.6 to 0:02.0 (frames 24 to 30), at the end in the box 50,30,40,40 (x,y,w,h). "

@@ -1,6 +1,6 @@
 """Puts the page under load and measures it: `make load`, or
 
-    python tools/load.py --clients 30 --seconds 120 --bombs 44 [--plot soak.png]
+    python tools/load.py --clients 30 --seconds 180 --bombs 44 [--plot soak.png]
 
 Clients open the page, list, look at frames and ask, while bursts of image bombs arrive. It fails at any
 answer of 500 or above, or when the 95th percentile of the page's own requests is above 0.3 s. Memory and open
@@ -48,6 +48,23 @@ class Measured:
             self.statuses[kind, status] += 1
             if kind == "own":
                 self.own_s.append(taken_s)
+
+    def table(self) -> str:
+        """Answers by kind of request and status, and what the server took."""
+        rows = ["| request | status | answers |", "|---|---|---|"]
+        rows += [f"| {kind} | {status} | {n} |" for (kind, status), n in sorted(self.statuses.items())]
+        memory, files = zip(*((memory, files) for _, memory, files in self.usage), strict=True)
+        half = len(memory) // 2
+        growth = max(memory[half:]) - max(memory[: half or 1]), max(files[half:]) - max(files[: half or 1])
+        return "\n".join(
+            [
+                *rows,
+                "",
+                f"p95 of the page's own requests: {self.p95_s:.3f} s. With its processes the server took at "
+                f"most {max(memory):.0f} MB and {max(files)} open files; the second half of the time "
+                f"{growth[0]:+.0f} MB and {growth[1]:+d} files.",
+            ]
+        )
 
     @property
     def p95_s(self) -> float:
@@ -180,23 +197,14 @@ def main() -> int:
 
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--clients", type=int, default=30)
-    arguments.add_argument("--seconds", type=float, default=120)
+    arguments.add_argument("--seconds", type=float, default=180)
     arguments.add_argument("--bombs", type=int, default=44, help="in a burst")
     arguments.add_argument("--plot", type=Path)
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="egohieraloc-load-") as folder:
         model = untrained_model(Path(folder))
-        words = [
-            "serve",
-            "--port",
-            "0",
-            "--folder",
-            f"{folder}/page",
-            "--model",
-            str(model),
-            "--device",
-            "cpu",
-        ]
+        place = ["--port", "0", "--folder", f"{folder}/page"]
+        words = ["serve", *place, "--model", str(model), "--device", "cpu"]
         process = subprocess.Popen([sys.executable, "-c", START, *words], stdout=subprocess.PIPE, text=True)
         try:
             assert process.stdout is not None
@@ -207,12 +215,7 @@ def main() -> int:
         finally:
             process.terminate()
             process.wait()
-    for (kind, status), count in sorted(measured.statuses.items()):
-        print(f"{kind:6} {status} {count:7}")
-    memory, files = (max(row[column] for row in measured.usage) for column in (1, 2))
-    print(
-        f"p95 of the page's own requests: {measured.p95_s:.3f} s; at most {memory:.0f} MB, {files} open files"
-    )
+    print(measured.table())
     if options.plot:
         plot(options.plot, measured.usage)
     broken = sum(count for (_, status), count in measured.statuses.items() if status >= 500 or status == 0)

@@ -1,7 +1,7 @@
 """The paper's ablations by name, every row of its tables and figures as changed settings; and some of ours.
 
 Settings are written as `--set` takes them. A row either needs weights trained for it, or changes inference
-only; `footage.*` applies to training, `search.*` and `place.*` to inference, `network.*` to both.
+only; `footage.*` applies to training, `network.*` to both, all others to inference.
 """
 
 from __future__ import annotations
@@ -111,8 +111,24 @@ FULL = Ablation("full", "", (), False, ("vq2d", "vq3d", "egotracks"))
 DATA = Ablation("without-visor", "training data", ("footage.visor_share=0.0",), True, ("vq2d", "vq3d"))
 OURS = (
     Ablation("without-feedback", "ours", ("network.ram.feedback=false",), True),  # RAM sees stage 3 alone
-    Ablation("without-second-look", "ours", ("search.second_look=false",), False),
     Ablation("propagation", "ours", ("network.ram.propagation=true",), True),
+    *(
+        Ablation(name, "ours", words, False)
+        for name, words in {
+            "without-drift": ("network.qam.decay=1.0",),  # Omega stays 0
+            "score-presence": ("network.ram.score=presence",),
+            "score-mask": ("network.ram.score=mask",),
+            "without-completion": ("temporal.complete=2.0",),
+            "without-second-look": ("search.second_look=false",),
+        }.items()
+    ),
+    Ablation(
+        "mask-propagation",
+        "ours",
+        ("search.propagate_above=0.7", "tracker.propagate_above=0.7"),
+        False,
+        ("vq2d", "egotracks"),
+    ),
 )
 ABLATIONS: dict[str, Ablation] = {
     row.name: row

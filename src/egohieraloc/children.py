@@ -61,7 +61,13 @@ def end_with_parent() -> None:
 
 def end_with_input() -> None:
     """In a process whose standard input is a pipe: end it when the other end is closed."""
-    _when(lambda: sys.stdin.buffer.read())
+    _when(_input_ended)
+
+
+def _input_ended() -> None:
+    """Read past `sys.stdin`, whose lock would be held when the interpreter ends: Python then aborts."""
+    while os.read(0, 4096):
+        pass
 
 
 def _when(over: Callable[[], Any]) -> None:

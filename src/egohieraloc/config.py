@@ -115,7 +115,10 @@ class QueryMaskConfig:
 
     trusted: float = 0.6  # tau_SAM: from here on the mask is used as it is (level 0)
     doubtful: float = 0.4  # from here on softly (level 1), below not at all (level 2)
-    slope: float = 1.0  # the built-in segmenter's quality is sigmoid(slope * logit + offset); not SAM's
+    # The built-in segmenter's quality is sigmoid(slope * its own logit + steadiness * that of its mask's
+    # steadiness + offset): the IoU to be expected, fitted by `egohieraloc calibrate`. SAM's is taken as is.
+    slope: float = 1.0
+    steadiness: float = 0.0
     offset: float = 0.0
     fallback: Literal["full", "none", "level1", "level2"] = "full"  # ablation
 
@@ -152,22 +155,24 @@ class SearchConfig:
     fps: float | None = 5.0  # samples a second; None takes every frame
     stride: int = 1  # k-frame skipping: decode every k-th sample, interpolate the boxes between
     shortlist: int = 64  # stretches of 16 samples looked at; in longer videos the memory chooses; 0: all
-    coarse_margin: float = 2.0  # logits below the best coarse score that are still decoded
+    coarse_margin: float = 4.0  # logits below the best coarse score that are still decoded
     coarse_neighbours: int = 3  # samples beside them that are decoded too
-    max_decoded: int = 200  # at most so many samples and their neighbours; 0 decodes without limit
+    max_decoded: int = 200  # of these at most so many, and their neighbours; 0: without limit, and no probes
+    probe: int = 6  # promising samples that one probe stands for: decoded are those that may decide; 0: all
     second_look: bool = True  # see the best appearances again, from close by, where the video can be read
     look_appearances: int = 5  # so many of them ...
     look_frames: int = 1  # ... in so many frames each ...
     look_shares: tuple[float, ...] = (3.0, 5.0)  # ... in squares so many times as wide as what was found
+    propagate_above: float | None = None  # samples that score so high pass their mask on to the next
 
     def __post_init__(self) -> None:
         if self.stride < 1:
             raise ValueError(f"stride must be at least 1, got {self.stride}")
-        amounts = (self.coarse_margin, self.coarse_neighbours, self.max_decoded, self.shortlist)
+        amounts = (self.coarse_margin, self.coarse_neighbours, self.max_decoded, self.probe, self.shortlist)
         if not all(amount >= 0 for amount in amounts):
             raise ValueError(
-                "coarse_margin, coarse_neighbours, max_decoded and shortlist must not be negative, got "
-                f"{', '.join(map(str, amounts))}"
+                "coarse_margin, coarse_neighbours, max_decoded, probe and shortlist must not be negative, "
+                f"got {', '.join(map(str, amounts))}"
             )
         if min(self.look_appearances, self.look_frames, *self.look_shares, 1) < 1 or not self.look_shares:
             raise ValueError(
@@ -184,6 +189,7 @@ class TrackerConfig:
     update_every: int = 5  # samples
     update_score: float = 0.7  # only frames above it become templates
     min_side_px: float = 8.0  # and only boxes of some size
+    propagate_above: float | None = None  # frames that score so high pass their mask on to the next
 
     def __post_init__(self) -> None:
         if self.update_every < 1:
@@ -236,14 +242,14 @@ class SfmConfig:
     calibration_frames: int = 25  # sharp neighbouring frames that give a better one (paper: at most 25)
     mapper: Literal["incremental", "global"] = "incremental"
     max_image_side: int = 1024  # features are found in images no larger than this
-    max_features: int = 2048  # SIFT features a frame
+    max_features: int = 1500  # SIFT features a frame
     max_frames: int = 3000  # frames that get a pose, evenly spread over the video
     max_map_frames: int = 450  # frames the map is built from, the sharpest; others are registered into it
     overlap: int = 15  # sequential matching: reaches this many frames ahead (paper: 15)
     loop_stride: int = 2  # loop detection asks for every n-th frame of the map
     loop_neighbours: int = 10  # and matches it with this many frames that look alike
     attach_neighbours: int = (
-        6  # frames of the map on each side that a frame registered into it is matched with
+        4  # frames of the map on each side that a frame registered into it is matched with
     )
     adjust_growth: float = 1.3  # how far the map grows between two adjustments of all of it
     adjust_rounds: int = 3  # rounds of such an adjustment, each without the points that fit badly, at most

@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import socket
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -25,16 +26,17 @@ from egohieraloc.errors import OutputError
 WRITING, READY = ".unfinished-", ".finished-"  # folders that are being written, and that wait to be moved up
 JOURNAL = ".names"
 _MACHINE = f"{zlib.crc32(socket.gethostname().encode()):08x}"
-_OURS = re.compile(rf"\.(?:.*\.|unfinished-){_MACHINE}-(\d+)-[0-9a-f]{{8}}(?:\.[^.]*)?")
+_OURS = re.compile(rf"\.(?:.*\.|unfinished-){_MACHINE}-(\d+)-[0-9a-z_]{{8}}(?:\.[^.]*)?")
 _writing: set[str] = set()  # the names, by this process
 _swept: set[Path] = set()
 
 
 @contextmanager
-def atomic_path(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
+def atomic_path(path: str | Path, *, durable: bool = False, private: bool = False) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it takes the name, on any failure it is removed.
 
-    With `durable` it is on the disk when this ends, also where the machine loses its power.
+    With `durable` it is on the disk when this ends, also where the machine loses its power; with `private`
+    only its owner may read it.
     """
     path = Path(path)
     if path.is_dir():
@@ -43,7 +45,7 @@ def atomic_path(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent)
         temporary = path.with_name(f".{path.stem}.{_token()}{path.suffix}")
-        temporary.touch(exist_ok=False)
+        temporary.touch(0o600 if private else 0o666, exist_ok=False)
         mode = temporary.stat().st_mode
     except OSError as error:
         raise OutputError(f"Cannot write {path}: {error}. Choose a folder you may write to.") from error
@@ -143,11 +145,20 @@ def sweep(folder: Path, *, again: bool = False) -> None:
     if folder in _swept and not again:
         return
     _swept.add(folder)
-    with suppress(OSError):  # of a folder that may only be written to, or read
-        for path in folder.iterdir():
-            found = _OURS.fullmatch(path.name)
-            if found and path.name not in _writing and not _alive(int(found[1])):
-                _remove(path)
+    try:
+        names = os.listdir(folder)
+    except OSError:  # of a folder that may only be written to
+        return
+    for name in names:
+        if _OURS.fullmatch(name) and not being_written(name):
+            with suppress(OSError):  # of another user, or where nothing may be written
+                _remove(folder / name)
+
+
+def being_written(name: str) -> bool:
+    """Whether a temporary name is that of a process of this machine that still runs."""
+    found = _OURS.fullmatch(name)
+    return found is not None and (name in _writing or _alive(int(found[1])))
 
 
 def _alive(process: int) -> bool:
@@ -167,14 +178,14 @@ def _token() -> str:
 
 
 @contextmanager
-def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Keep others out of a folder. Without `wait` a BlockingIOError says that somebody is in it."""
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Keep others out of a folder or file. Without `wait` a BlockingIOError says that somebody is in it."""
     try:
         import fcntl
     except ImportError:  # a system without such locks
         yield
         return
-    place = os.open(folder, os.O_RDONLY)
+    place = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(place, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
@@ -182,10 +193,26 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
         os.close(place)
 
 
+def scratch_folder() -> tempfile.TemporaryDirectory[str]:
+    """A private folder among the system's temporary files; those of killed processes are swept."""
+    sweep(Path(tempfile.gettempdir()))
+    folder = tempfile.TemporaryDirectory(prefix=f"{WRITING}{_MACHINE}-{os.getpid()}-")
+    _writing.add(Path(folder.name).name)
+    return folder
+
+
 def private_folder(path: Path) -> None:
-    """Make a folder that only its owner may open; one that is there stays as it is."""
+    """Make a folder that only its owner may open. One that is there keeps its mode, but if another user owns
+    it a PermissionError says so: they could change what is in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
+    if not (is_ours(path.lstat()) and is_ours(path.stat())):
+        raise PermissionError(f"{path} belongs to another user, who could change what is in it")
+
+
+def is_ours(status: os.stat_result) -> bool:
+    """Whether a file is this user's, or root's, who may do everything anyway."""
+    return not hasattr(os, "geteuid") or status.st_uid in (0, os.geteuid())
 
 
 def to_disk(path: Path) -> None:

@@ -117,6 +117,10 @@ class Localizer:
         self.predictor = Predictor(self.weights, device=device, engine=engine, provider=provider)
         self._last: tuple[Query, PreparedQuery] | None = None
 
+    def __repr__(self) -> str:
+        name, predictor = self.weights.network.config.backbone.name, self.predictor
+        return f"Localizer({name}, {predictor.engine} on {predictor.device})"
+
     @classmethod
     def from_pretrained(
         cls,
@@ -173,9 +177,12 @@ class Localizer:
         store, memory = FeatureStore.of(self.cache, key), RegionMemory.of(self.cache, key)
         return EncodedVideo(sampled, letterbox, store, reading, memory)
 
-    def ask(self, query: Query, encoded: EncodedVideo, *, progress: Progress = no_progress) -> Result:
+    def ask(
+        self, query: Query | str | Path, encoded: EncodedVideo, *, progress: Progress = no_progress
+    ) -> Result:
         """Answer from stored features; frames are decoded and encoded only where there are none yet, and
         a few of the best appearances for a second look."""
+        query = _asked(query)
         search = self._search(query, encoded, progress)
         found = completed(search, answer(search, search.decode(search.coarse_scores())))
         return Result(
@@ -253,7 +260,7 @@ class Localizer:
         result = self.ask(query, encoded, progress=progress)
         clock.lap("search for the object")
         result = replace(result, timings_s=clock.laps)
-        return self._placed(result, video, space, progress) if in_3d else result
+        return self._placed(result, lambda: video, space, progress) if in_3d else result
 
     def locate_many(
         self,
@@ -279,18 +286,22 @@ class Localizer:
         A result read from disk has masks without the confidence of each pixel: its views weigh slightly
         differently than those of the result that was saved.
         """
-        return self._placed(result, Video.reopen(result.video.source), space, progress)
+        return self._placed(result, lambda: Video.reopen(result.video.source), space, progress)
 
-    def _placed(self, result: Result, video: Video, space: SpaceSources | None, progress: Progress) -> Result:
+    def _placed(
+        self, result: Result, open_video: Callable[[], Video], space: SpaceSources | None, progress: Progress
+    ) -> Result:
+        """The video is opened only where no poses are given."""
         space, clock = space or SpaceSources(), _Clock(result.timings_s)
         given, samples = space.cameras, result.video.frame_index
         if given is None and space.reference is None:
-            given = recorded_cameras(video)
+            given = recorded_cameras(open_video())
         cameras: Reconstruction | NotLocalized
         if given is not None:
             cameras = given.at_frames(samples)
         else:
             anchors = space.reference.anchors if isinstance(space.reference, PosedImages) else ()
+            video = open_video()
             whole = whole_video_samples(video, result.video)
             sfm = self.config.sfm
             cameras = camera_poses(video, whole, self.cache, sfm, anchors=anchors, progress=progress)
@@ -376,7 +387,7 @@ class LiveSession:
         """Push the next frame; whether it was kept, or passed over because it came too soon."""
         return self._video.add(frame, time_s)
 
-    def ask(self, query: Query, *, progress: Progress = no_progress) -> Result:
+    def ask(self, query: Query | str | Path, *, progress: Progress = no_progress) -> Result:
         """Where was this last seen, among the frames so far?"""
         return self._localizer.ask(query, self._video.encoded(), progress=progress)
 

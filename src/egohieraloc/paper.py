@@ -15,13 +15,16 @@ NETWORK = (
     "qam.area_power=1.0",  # candidates by R * A
 )
 INFERENCE = (
-    "search.coarse_margin=1e9",  # in logits: every sample is decoded ...
+    "search.shortlist=0",  # every sample is looked at, in long videos too ...
+    "search.coarse_margin=1e9",  # ... and decoded, whatever its logit ...
     "search.max_decoded=0",  # ... however many there are
     "temporal.rule=paper",  # the last interval above 0.8 of the maximum, whatever its confidence
     "temporal.paper_share=0.8",
     "temporal.median=5",
     "temporal.bridge=0",
+    "tracker.propagate_above=0.7",  # appendix B: a followed object's mask is propagated from frame to frame
     "sfm.camera_model=SIMPLE_RADIAL_FISHEYE",
+    "sfm.anchor_error_m=30.0",  # robust_alignment_max_error of model_aligner
     "place.fusion.literal=true",
     "place.max_pose_gap_s=0.0",  # no frame takes the pose of another
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,8 @@ def camera_poses(
 ) -> Reconstruction | NotLocalized:
     """Poses of the frames `samples` (N,); kept in the cache, so that a second query costs nothing."""
     indices = samples[_spread(len(samples), config.max_frames)]
-    key = hashlib.blake2b(f"{video.content_hash} {json.dumps(to_dict(config))}".encode(), digest_size=12)
+    same = replace(config, num_threads=-1, max_time_s=0.0)  # neither changes the poses
+    key = hashlib.blake2b(f"{video.content_hash} {json.dumps(to_dict(same))}".encode(), digest_size=12)
     key.update(indices.tobytes())
     for anchor in anchors:
         key.update(repr((anchor.camera, anchor.center_world.tolist())).encode() + anchor.rgb.tobytes())

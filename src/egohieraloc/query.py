@@ -47,6 +47,12 @@ class Query:
     seen_at_s: float | None = None  # when the crop was seen; when one asks is another value
     others: tuple[Query, ...] = ()  # further views of the same object, each without others of its own
 
+    def __repr__(self) -> str:
+        height, width = self.image.shape[:2]
+        more = "" if self.seen_at_s is None else f", seen at {self.seen_at_s:.1f} s"
+        more += f", {len(self.others)} more views" if self.others else ""
+        return f"Query({width}x{height}, {self.box}{more})"
+
     def __post_init__(self) -> None:
         image = self.image
         if not (isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[2] == 3):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # All that an answer may leave in its folder. An earlier answer's are thrown out.
 FILES = (
     "query.png", "query_mask.png", "views", "masks", "overlay.mp4", "curve.png", "cameras.json",
-    "report.html", "result.json",
+    "report.html", "result.json", "thumbnail.jpg",
 )  # fmt: skip
 REMEDY = "Ask again with `egohieraloc locate`."
 
@@ -144,9 +144,9 @@ class Result:
             from pandas import DataFrame
         except ImportError as error:
             raise MissingExtraError("pandas", "detections") from error
-        return DataFrame(
-            self.to_rows(), columns=["frame", "sample", "time_s", "score", "x1", "y1", "x2", "y2"]
-        )
+        measured = ("time_s", "score", "x1", "y1", "x2", "y2")
+        types = {"frame": int, "sample": int} | dict.fromkeys(measured, float)
+        return DataFrame(self.to_rows(), columns=list(types)).astype(types)
 
     def to_supervision(self) -> list[Any]:
         """One `supervision.Detections` per sample of the track; needs the package supervision."""
@@ -159,6 +159,7 @@ class Result:
                 xyxy=np.array([[row[side] for side in ("x1", "y1", "x2", "y2")]], np.float32),
                 mask=mask[None],
                 confidence=np.array([row["score"]], np.float32),
+                class_id=np.array([0]),  # its annotators choose colours by it
                 data={"frame": np.array([row["frame"]]), "time_s": np.array([row["time_s"]])},
             )
             for row, mask in zip(self.to_rows(), self.masks(), strict=True)

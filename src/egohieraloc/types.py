@@ -100,7 +100,7 @@ class Frame:
 
     index: int
     time_s: float
-    rgb: Rgb
+    rgb: Rgb = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class SampledVideo:
 class QueryMask:
     """Foreground of the query, how far to trust it (in [0, 1]) and the fallback level that follows."""
 
-    mask: Bytes  # (h, w) probability * 255 inside `box`
+    mask: Bytes = field(repr=False)  # (h, w) probability * 255 inside `box`
     box: Box  # what the mask covers, in pixels of the query image; it may reach beyond it
     quality: float
     level: Literal[0, 1, 2]
@@ -166,9 +166,10 @@ class FramePrediction:
     time_s: float
     score: float  # in [0, 1]
     box: Box  # in pixels of the original frame
-    mask: Mask | None = None  # (h, w) inside `mask_box`, at the network's own resolution
+    mask: Mask | None = field(default=None, repr=False)  # (h, w) inside `mask_box`, as the network decodes
     mask_box: Box | None = None  # what `mask` covers, in pixels of the original frame
-    mask_prob: NDArray[np.float32] | None = None  # (h, w) like `mask`: the confidence of each of its pixels
+    # (h, w) like `mask`: the confidence of each of its pixels
+    mask_prob: NDArray[np.float32] | None = field(default=None, repr=False)
     confidence: MaskConfidence | None = None  # of a mask that was not kept
 
 
@@ -190,9 +191,9 @@ class FrameMaps:
 class ScoreCurve:
     """The score of every sample, kept so that the choice can be explained. Intervals are inclusive."""
 
-    time_s: Floats
-    raw: Floats
-    smooth: Floats
+    time_s: Floats = field(repr=False)
+    raw: Floats = field(repr=False)
+    smooth: Floats = field(repr=False)
     threshold: float
     intervals: tuple[tuple[int, int], ...] = ()
 
@@ -217,7 +218,8 @@ class ResponseTrack:
 
     def __repr__(self) -> str:
         span = f"{self.start_s:.1f} s to {self.end_s:.1f} s"
-        return f"ResponseTrack({span}, {len(self)} samples, confidence {self.score:.2f})"
+        samples = f"{len(self)} sample{'' if len(self) == 1 else 's'}"
+        return f"ResponseTrack({span}, {samples}, confidence {self.score:.2f})"
 
     @property
     def start(self) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from egohieraloc.images import write_image
+from egohieraloc.images import read_image, write_image
 from egohieraloc.result_schema import ResultDocument
 from untrained import run_command, untrained_model
 
@@ -108,6 +108,37 @@ def test_list_and_remove(run: Run, filled: Path, folder: Path) -> None:
     assert (folder / "videos" / "20260311_120000.mp4").exists()
 
 
+def test_a_video_that_is_gone_is_told_and_shown(run: Run, folder: Path) -> None:
+    """With its features it still answers; without them, what it is remembered by, and its thumbnail."""
+    path = write_recording(folder / "20260313_090000.mp4", 4, seconds=1)
+    run(f"memory add {path} --memory short")
+    code, out, _ = run(
+        f"memory objects --memory short --save square --from {path.name} --at 0 --box 0,10,30,30"
+    )
+    assert (code, out) == (0, "square: 1 image, not seen yet\n")
+    path.unlink()
+    assert "(the file is gone)" in run("memory list --memory short")[1]
+    code, out, _ = run("memory ask --memory short --object square --out found")
+    assert code == 0
+    assert "is no longer there; this is from memory" in out
+    assert read_image(folder / "found" / "thumbnail.jpg").shape == (64, 96, 3)
+    shutil.rmtree(next((folder / "short" / "features").glob("features-*")))
+    code, out, _ = run("memory ask --memory short --object square --out guess")
+    assert code == 3
+    assert "is gone; unverified, from memory, it looks most like it on Friday, 13 March 2026" in out
+    assert read_image(folder / "guess" / "thumbnail.jpg").shape == (64, 96, 3)
+    code, out, err = run("memory ask --memory short --object square --json")
+    assert (code, out) == (2, "")
+    assert "There is no whole answer to print. Not found." in err
+
+
+def test_the_engine_of_a_memory(run: Run, filled: Path) -> None:
+    """An engine can be given; without one it is the one that read the videos."""
+    code, _, err = run("memory ask --memory filled --query front.png --engine torch")
+    assert (code, err) == (0, "")
+    assert "An engine is one of" in run("memory ask --memory filled --query front.png --engine steam")[2]
+
+
 def test_watch_prints_events_as_json_lines(run: Run, folder: Path) -> None:
     run("memory objects --memory hall --save square --query front.png")
     code, out, err = run("watch videos/20260312_101530.mp4 --memory hall --segment 0.5 --name hall")
@@ -129,6 +160,7 @@ def test_watch_prints_events_as_json_lines(run: Run, folder: Path) -> None:
         ("memory add videos --memory filled --zone Mars", "There is no time zone 'Mars'"),
         ("memory ask --memory filled", "Say what to look for: --query IMAGE."),
         ("memory ask --memory filled --object keys --query front.png", "--object or --query, not both"),
+        ("memory objects --memory filled --query front.png", "Say under which name to save it"),
         ("memory ask --memory filled --object keys", "No object is saved as 'keys'"),
         ("memory ask --memory filled --query front.png --until 2020-01-01 --json", "holds no video to ask"),
         ("memory ask --memory filled --query front.png --video gone", "no single video 'gone'"),

@@ -16,12 +16,13 @@ from typer.testing import CliRunner
 from documented import check_command
 from egohieraloc.ablations import ABLATIONS
 from egohieraloc.cli import app
-from reproduction_tree import CLIP, write_tree
+from egohieraloc.evaluation import run_vq3d
+from reproduction_tree import CLIP, StandInDepthNetwork, write_tree
 
 GUIDE = Path(__file__).parents[2] / "docs" / "reproduce.md"
 BLOCKS = re.findall(r"^```bash\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
 FOLDERS = "ego4d|egotracks|models|out|recipes|runs|trek150"
-QUERY = {"CLIP": CLIP, "AT": "4.6", "BOX": "102,10,32,32"}  # the red square at frame 23
+QUERY = {"CLIP": CLIP, "AT": "4.6", "BOX": "204,20,64,64"}  # the red square at frame 23
 SPEAK = 'egohieraloc() { printf "%q " "$@"; echo; }\n'  # say each command, as the shell expands it
 
 
@@ -67,7 +68,7 @@ def test_every_row_of_the_paper_is_there(tmp_path: Path) -> None:
 
 def test_what_a_command_reads_was_written_before(tmp_path: Path) -> None:
     """By an earlier command, or it is part of the layout the guide describes."""
-    write_tree(tmp_path)
+    write_tree(tmp_path, rendered=False)
     written = {"out/methods"}
     for words in commands(tmp_path):
         made = [after for word, after in pairwise(words) if word == "--out"]
@@ -91,6 +92,8 @@ def test_the_whole_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """`make reproduce-dry`: every command, word for word; every benchmark gives finite scores."""
     pytest.importorskip("transformers")
     write_tree(tmp_path)
+    network = StandInDepthNetwork()
+    monkeypatch.setattr(run_vq3d.DepthNetwork, "from_pretrained", lambda name, device: network)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EGOHIERALOC_CACHE", str(tmp_path / "cache"))
     said = commands(tmp_path)

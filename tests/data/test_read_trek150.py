@@ -1,7 +1,9 @@
+import re
+
 import numpy as np
 import pytest
 
-from egohieraloc.data.trek150 import read_trek150
+from egohieraloc.data.trek150 import PROTOCOLS, read_trek150
 from egohieraloc.errors import DataError
 
 
@@ -72,10 +74,19 @@ def test_tables_may_be_absent(tmp_path):
         ({"anchors_hoi": "0,3,1\n"}, r"anchors_hoi\.txt: an anchor lies outside"),
     ],
 )
-def test_bad_tables_are_named(tmp_path, files, message):
-    sequence(tmp_path, **files)
-    with pytest.raises(DataError, match=message):
-        list(read_trek150(tmp_path))
+def test_bad_tables_are_named_and_stop_nothing(tmp_path, files, message):
+    broken = sequence(tmp_path, **files)
+    (broken / "img").mkdir()
+    (broken / "img" / "frame_0000000007.jpg").write_bytes(b"")
+    sequence(tmp_path, name="P02-P02_01-1")
+    found, sound = read_trek150(tmp_path)
+    assert re.search(message, found.problem)
+    assert (len(found), found.name) == (1, "P01-P01_05-1")
+    for protocol in PROTOCOLS:
+        (run,) = found.runs(protocol)
+        assert run.problem == found.problem
+        assert len(run.frames) == 0
+    assert (sound.problem, len(sound)) == ("", 3)
 
 
 def test_a_folder_without_sequences(tmp_path):

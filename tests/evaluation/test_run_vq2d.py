@@ -86,6 +86,20 @@ def whole(tree, tiny, tmp_path_factory):
     return out
 
 
+@pytest.fixture
+def loads(monkeypatch):
+    """The weights files that are loaded from now on."""
+    paths = []
+    load = run_vq2d.load_weights
+
+    def counted(path):
+        paths.append(path)
+        return load(path)
+
+    monkeypatch.setattr(run_vq2d, "load_weights", counted)
+    return paths
+
+
 def test_vq2d_from_the_command_to_the_results(tree, whole):
     header, answers = read_own(whole)
     assert list(answers) == [q.key for clip in read_vq2d(tree[0]) for q in clip.queries]
@@ -122,11 +136,12 @@ def test_a_killed_run_ends_with_the_same_file(tree, tiny, whole, tmp_path):
     assert out.read_bytes() == whole.read_bytes()
 
 
-def test_workers_share_the_cores_and_give_the_same_file(tree, tiny, whole, tmp_path, monkeypatch):
+def test_workers_share_the_cores_and_give_the_same_file(tree, tiny, whole, tmp_path, monkeypatch, loads):
     monkeypatch.setenv("OMP_NUM_THREADS", "")
     monkeypatch.delenv("OMP_NUM_THREADS")
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     call(*words_for(tree, tiny, tmp_path / "vq2d.jsonl", "--workers", 2, "--cache", tmp_path / "cache"))
+    assert loads == [tiny]  # here; each worker has loaded its own
     assert os.environ["OMP_NUM_THREADS"] == "1"
     assert (tmp_path / "vq2d.jsonl").read_bytes() == whole.read_bytes()
 
@@ -153,20 +168,6 @@ def test_a_clip_is_encoded_once_however_many_queries(tree, tiny, tmp_path, monke
     assert len(seen) == 3 * FRAMES
 
 
-@pytest.fixture
-def loads(monkeypatch):
-    """The weights files that are loaded from now on."""
-    paths = []
-    load = run_vq2d.load_weights
-
-    def counted(path):
-        paths.append(path)
-        return load(path)
-
-    monkeypatch.setattr(run_vq2d, "load_weights", counted)
-    return paths
-
-
 def test_weights_are_loaded_once_and_freed(tree, tiny, tmp_path, monkeypatch, loads):
     networks = weakref.WeakSet()
     prepare = Predictor.__init__
@@ -180,8 +181,6 @@ def test_weights_are_loaded_once_and_freed(tree, tiny, tmp_path, monkeypatch, lo
     assert loads == [tiny]
     gc.collect()
     assert len(networks) == 0
-    call(*words_for(tree, tiny, tmp_path / "b.jsonl", "--workers", 2))
-    assert loads == [tiny] * 2  # here; each worker has loaded its own
 
 
 def test_each_worker_loads_the_weights_once():
@@ -540,6 +539,24 @@ def test_trek150_runs_that_cannot_start_or_end(tiny, tmp_path):
         "anchor-4": "Frame 6 is annotated, but the sequence has 6 images.",
         "anchor-3": "",
     }
+
+
+def test_a_broken_sequence_does_not_stop_a_run(tiny, tmp_path):
+    root = make_trek150(tmp_path / "dataset")
+    torn = root / "P02-P02_02-2"
+    (torn / "groundtruth_rect.txt").write_text("1,2,3\n")
+    (torn / "img").mkdir()
+    out = tmp_path / "out.jsonl"
+    words = ("trek150", "--annotations", root, "--model", tiny, "--out", out)
+    call(*words, "--strict", fails=DataError, says="line 1 has 3 values instead of 4")
+    shown = call(*words)
+    assert "Not answered: " in shown
+    answers = {key.clip: answer for key, answer in read_tracks(out).items()}
+    assert "line 1 has 3 values instead of 4" in answers[torn.name].reason
+    assert len(answers["P01-P01_01-1"].track) == len(TRUTH)
+    results = json.loads(out.with_suffix(".results.json").read_text())["results"]
+    assert results["num_sequences"] == 2
+    assert results["overall"]["recall"] <= 0.5  # the torn one counts as not answered
 
 
 def test_trek150_wants_sequences(tiny, tmp_path):

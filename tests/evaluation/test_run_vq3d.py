@@ -14,10 +14,14 @@ from egohieraloc.ablations import ABLATIONS
 from egohieraloc.cli.eval import app
 from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.errors import DataError
-from egohieraloc.evaluation import run_vq2d
+from egohieraloc.evaluation import run_vq2d, run_vq3d
 from egohieraloc.evaluation.predictions import TrackAnswer, read_places, write_own
+from egohieraloc.evaluation.run_poses import PosedClip, write_pose_file
 from egohieraloc.evaluation.run_vq3d import MappedQuery, ScanCameras, appearance_from_track
 from egohieraloc.geometry.camera import Camera, CameraPose
+from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints, save
+from egohieraloc.types import DepthMap, DepthUnit
+from egohieraloc.video.reader import Video
 
 LENS = {"f": 60.0, "cx": 48.0, "cy": 32.0, "k1": 0.02, "k2": 0.0}
 POINTS = {"1": np.array([0.9, 0.1, 2.0]), "2": np.array([1.4, -0.2, 2.5])}  # in the scan
@@ -89,10 +93,20 @@ class World:
         self.tracks = self.root / "tracks.jsonl"
         write_own(self.tracks, {"benchmark": "vq2d"}, answers)
 
+    def give_map(self, points):
+        """Poses as `egohieraloc poses` writes them, of a clip of half the size; no file says the lens."""
+        camera = Camera("RADIAL_FISHEYE", WIDTH, HEIGHT, tuple(LENS.values()))
+        frames = tuple(PosedFrame(n, n / 5, CameraPose(pose)) for n, pose in enumerate(POSES))
+        found = Reconstruction(camera, frames, "m", points).resized(WIDTH // 2, HEIGHT // 2)
+        save(self.root / "maps" / "clip-0.npz", found)
+        write_pose_file(self.root / "maps.json", self.root / "maps", [PosedClip("clip-0", FRAMES, FRAMES)])
+        self.poses, self.intrinsics = self.root / "maps.json", None
+
     def words(self, out, *more):
+        lens = () if self.intrinsics is None else ("--intrinsics", self.intrinsics)
         return [
             *("vq3d", "--annotations", self.annotations, "--vq2d", self.vq2d, "--mapping", self.mapping),
-            *("--poses", self.poses, "--intrinsics", self.intrinsics, "--out", out, *more),
+            *("--poses", self.poses, *lens, "--out", out, *more),
         ]
 
     def lift(self, *more):
@@ -255,7 +269,7 @@ def give_sure_tracks(world, confidences):
 def test_the_papers_mean_cannot_do_without_depth(world):
     for word in ("place.fusion.literal=true", "place.fusion.triangulate=false"):
         words = world.words("o", "--tracks", world.tracks, "--set", word)
-        call(*words, fails="needs depth: give --depth DIR")
+        call(*words, fails="needs depth: give --depth DIR or --depth-model NAME")
     call(*world.words("o", "--tracks", world.tracks, "--paper"), fails="needs depth: give --depth DIR")
 
 
@@ -301,6 +315,88 @@ def test_sigma_0_is_the_median_over_the_validation_set(world):
     words = world.words(world.root / "o", "--tracks", world.tracks, *depth, "--sigma-0", first)
     call(*words, fails="gives no sigma_0: it must be of `eval vq3d` without place.fusion.literal")
     call(*words[:-1], world.tracks, "--paper", fails="with place.fusion.literal, with depth")
+
+
+def test_our_own_poses_bring_their_lens(world):
+    world.intrinsics = None
+    call(*world.words("o", "--tracks", world.tracks), fails="has no lens for clip clip-0: give --intrinsics")
+    world.give_map(SparsePoints())
+    for answer, point in zip(world.lift(), POINTS.values(), strict=True):
+        assert answer.point_world == pytest.approx(point, abs=0.02)
+        assert answer.query_from_world[:3] == pytest.approx(POSES[23])
+    (world.root / "maps" / "clip-0.npz").unlink()
+    assert "Cannot read the reconstruction" in world.lift()[0].reason
+    write_pose_file(world.poses, world.root / "maps", [PosedClip("clip-0", reason="too dark")])
+    assert world.lift()[0].reason == "too dark"
+
+
+class SlopeDepth:
+    """A network that sees a slope through the first point, up to a scale and a shift of every frame."""
+
+    def __init__(self, unit):
+        self.unit, self.asked = unit, []
+
+    @staticmethod
+    def depth(frame, pixels):
+        middle = np.add(box_of("1", frame)[:2], box_of("1", frame)[2:])[0] / 2
+        return POINTS["1"][2] + 0.02 * (np.asarray(pixels) - middle)
+
+    def predict(self, frames):
+        for frame in frames:
+            self.asked.append(frame.index)
+            depth = np.tile(self.depth(frame.index, np.arange(WIDTH) + 0.5), (HEIGHT, 1))
+            relative = (2 + frame.index) / depth - 0.5
+            yield frame.index, DepthMap((depth if self.unit is DepthUnit.METRIC else relative), self.unit)
+
+
+def points_on_the_slope(frame):
+    """What a map knows of it: 24 points seen in one frame."""
+    camera = Camera("RADIAL_FISHEYE", WIDTH, HEIGHT, tuple(LENS.values()))
+    pixels = np.column_stack([np.linspace(5, 90, 24), np.tile([10.0, 32.0, 50.0], 8)])
+    seen = camera.back_project(pixels, SlopeDepth.depth(frame, pixels[:, 0]))
+    xyz = CameraPose(POSES[frame]).to_world(seen)
+    return SparsePoints(xyz, np.full(24, frame), np.arange(24), pixels)
+
+
+@pytest.mark.parametrize("unit", [DepthUnit.RELATIVE, DepthUnit.METRIC])
+def test_a_depth_network_is_fitted_to_the_points_of_the_map(world, monkeypatch, unit):
+    """One view: its distance is the network's alone, and only in the unit of the map it is right."""
+    network = SlopeDepth(unit)
+    named = []
+    load = lambda name, device: named.append((name, device)) or network  # noqa: E731
+    monkeypatch.setattr(run_vq3d.DepthNetwork, "from_pretrained", load)
+    world.give_tracks([6])
+    world.give_map(points_on_the_slope(6))
+    words = ("--clips", world.clips, "--depth-model", "anything", "--device", "cpu")
+    literal = ("--set", "place.fusion.literal=true")
+    first, _ = world.lift(*words, *literal)
+    assert first.point_world == pytest.approx(POINTS["1"], abs=0.03)
+    assert named == [("anything", "cpu")]
+    assert network.asked == [6, 6]  # once for each query, no other frame
+    written = json.loads((world.root / "places.jsonl").read_text().splitlines()[0])["config"]
+    assert written["depth"] == "anything"
+
+
+def test_relative_depth_without_points_is_a_reason(world, monkeypatch):
+    network = SlopeDepth(DepthUnit.RELATIVE)
+    monkeypatch.setattr(run_vq3d.DepthNetwork, "from_pretrained", lambda name, device: network)
+    first, _ = world.lift("--clips", world.clips, "--depth-model", "anything")
+    assert first.point_world is None
+    assert "fitted to points of a map: give poses made by `egohieraloc poses`" in first.reason
+    # Frames after the end of the clip have no image.
+    world.give_tracks([6, 7])
+    monkeypatch.setattr(Video, "shown_every", lambda video, fps: np.arange(7))
+    network.unit, network.asked = DepthUnit.METRIC, []
+    assert world.lift("--clips", world.clips, "--depth-model", "anything")[0].point_world is not None
+    assert set(network.asked) == {6}
+
+
+def test_a_depth_network_needs_the_clips(world):
+    words = world.words("o", "--tracks", world.tracks, "--depth-model", "anything")
+    call(*words, fails="give the folder of clips, --clips DIR")
+    call(*words, "--clips", world.clips, "--depth", world.clips, fails="not both")
+    (world.clips / "clip-0.mp4").unlink()
+    call(*words, "--clips", world.clips, fails="1 of 1 clips do not exist")
 
 
 def test_our_own_search_is_lifted_too(world, tmp_path, monkeypatch):

@@ -148,6 +148,19 @@ def test_runs_without_visible_frames_are_left_out():
         trek150.report_trek150([blind], "ope", boxes)
 
 
+@pytest.mark.parametrize(("protocol", "wanted"), [("ope", 1 / 2), ("mse", 3 / 4), ("hoi", 2 / 3)])
+def test_a_broken_sequence_counts_as_not_answered(tmp_path, protocol, wanted):
+    """One frame of images against three of truth, two of them in an interaction."""
+    (tmp_path / "img").mkdir()
+    (tmp_path / "img" / "0.jpg").write_bytes(b"")
+    sound = sequence(FULL, FULL, FULL, anchors=[(0, False)], interactions=[(0, 1, 0)])
+    broken = TrekSequence("b", tmp_path, np.zeros((0, 4)), frozenset(), (), (), problem="torn")
+    boxes = boxes_for([sound], protocol, FULL)
+    found = trek150.report_trek150([sound, broken], protocol, boxes)
+    assert found.overall.robustness == pytest.approx(wanted)
+    assert (found.num_sequences, found.missing) == (2, 1)
+
+
 def test_what_cannot_be_scored():
     with pytest.raises(DataError, match="1 boxes for 2 frames in clip s, annotation ope"):
         trek150.score_run(only_run(FULL, FULL), rows(FULL))

@@ -6,8 +6,10 @@ PYTHONPATH=tests:tests/evaluation python tests/fuzz/make_seeds.py
 from __future__ import annotations
 
 import base64
+import io
 import json
 import tempfile
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,6 +130,38 @@ def answers() -> None:
         put("weights", "header.json", json.dumps(fields))
 
 
+def poses() -> None:
+    """What other programs write of a camera's path."""
+    lens = {"fl_x": 500.0, "fl_y": 500.0, "cx": 32.0, "cy": 24.0, "w": 64, "h": 48}
+    frames = [{"file_path": f"{n}.png", "transform_matrix": np.eye(4).tolist()} for n in range(2)]
+    put("transforms", "a.json", json.dumps({**lens, "frames": frames}))
+    matrix = {"K": [500, 0, 0, 0, 500, 0, 32, 24, 1], "w": 64, "h": 48}
+    path = json.dumps({**matrix, "poses": [[0, 0, 0, 1, 0, 0, n] for n in (0, 1)]})
+    put("record3d", "metadata", path)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo("metadata"), path)
+    put("r3d", "a.r3d", packed.getvalue())
+    rows = "0.1, 0, 0, 0, 0, 0, 0, 0, 1\n0.2, 1, 1, 0, 0, 0, 0, 0, 1\n"
+    put("stray", "odometry.csv", f"timestamp, frame, x, y, z, qx, qy, qz, qw\n{rows}")
+    camera = {"fx": 500.0, "fy": 500.0, "cx": 32.0, "cy": 24.0, "width": 64, "height": 48}
+    cells = {f"t_{row}{column}": float(row == column) for row in range(3) for column in range(4)}
+    put("polycam", "0.json", json.dumps({**camera, **cells}))
+    put("trajectory", "tum.txt", "# time x y z qx qy qz qw\n0.1 0 0 0 0 0 0 1\n0.2 1 0 0 0 0 0 1\n")
+    rows = "1403636579758555392,0,0,0,1,0,0,0\n1403636579858555392,1,0,0,1,0,0,0\n"
+    put("trajectory", "euroc.csv", f"#timestamp,x,y,z,w,x,y,z\n{rows}")
+    put("intrinsics", "a.txt", "64 48 500 500 32 24\n")
+    lists = {"resolution": [64, 48], "intrinsics": [500, 500, 32, 24]}
+    named = "".join(f"{name}: {values}\n" for name, values in lists.items())
+    put("sensor", "sensor.yaml", f"{named}T_BS:\n  data: {np.eye(4).ravel().tolist()}\n")
+    parts = [f"{name}_world_device" for name in ("tx", "ty", "tz", "qx", "qy", "qz", "qw")]
+    header = ",".join(["graph_uid", "tracking_timestamp_us", "utc_timestamp_ns", *parts, "quality_score"])
+    rows = "".join(f"0,{1000 + 5000 * n},0,{n},0,0,0,0,0,1,1.0\n" for n in range(3))
+    points = "uid,graph_uid,px_world,py_world,pz_world,inv_dist_std,dist_std"
+    put("aria_points", "points.csv", f"{points}\n1,a,0.1,0.2,0.3,0.001,0.002\n2,a,1,2,3,0.1,0.2\n")
+    put("aria_path", "a.csv", f"{header}\n{rows}")
+
+
 def annotations() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -193,5 +227,5 @@ def predictions() -> None:
 
 
 if __name__ == "__main__":
-    for write in (images, videos, words, answers, annotations, predictions):
+    for write in (images, videos, words, answers, poses, annotations, predictions):
         write()

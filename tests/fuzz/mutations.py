@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 
 TOKENS = (
@@ -56,11 +57,11 @@ def splice(draw: random.Random, data: bytearray, seeds: Sequence[bytes]) -> None
 
 def value(draw: random.Random, data: bytearray, seeds: Sequence[bytes]) -> None:
     """Another value in the place of one, as in `"width": 64`."""
-    places = [place for place, byte in enumerate(data) if byte in b":=,["]
-    if places:
-        start = draw.choice(places) + 1
-        end = next((n for n in range(start, len(data)) if data[n] in b",]}\n"), len(data))
-        data[start:end] = draw.choice(TOKENS)
+    ends = [found.end() for found in re.finditer(rb"[:=,\[]", data)]
+    if ends:
+        start = draw.choice(ends)
+        after = re.compile(rb"[,\]}\n]").search(data, start)
+        data[start : after.start() if after else len(data)] = draw.choice(TOKENS)
 
 
 CHANGES: tuple[Change, ...] = (flip, flip, overwrite, insert, remove, truncate, repeat, splice, value, value)

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import re
 import shutil
-import tempfile
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from egohieraloc.data.ego4d import read_vq2d
-from egohieraloc.data.ego4d_3d import read_clip_poses, read_intrinsics, read_mapping, read_vq3d
-from egohieraloc.data.egotracks import read_clip_lengths, read_egotracks
-from egohieraloc.data.stream import stream_object
-from egohieraloc.data.trek150 import read_rectangles
-from egohieraloc.data.visor import read_visor
-from egohieraloc.documents import parse_json, parse_toml
 from egohieraloc.errors import EgoHieraLocError
-from egohieraloc.evaluation.predictions import read_places, read_tracks, read_vq2d_predictions
-from egohieraloc.evaluation.vq3d import read_vq3d_predictions
-from egohieraloc.figures.plots import read_log, read_table
-from egohieraloc.geometry import reconstruction
-from egohieraloc.geometry.depth import read_depth_folder
-from egohieraloc.geometry.reference import parse_known_length, read_known_positions
-from egohieraloc.images import read_image, read_mask
-from egohieraloc.models.weights import load_weights
-from egohieraloc.query import parse_box
-from egohieraloc.result import Result
-from egohieraloc.result_json import from_png
-from egohieraloc.settings import override
-from egohieraloc.training.optim import OptimConfig
-from egohieraloc.training.recipe import read_recipe
-from egohieraloc.video.reader import Video
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -47,16 +26,32 @@ class Parser:
     name: str = "input"  # of the file
     may_raise: tuple[type[Exception], ...] = (EgoHieraLocError,)
 
-    def __call__(self, data: bytes) -> None:
-        """Give it one input; whatever else it raises is a find."""
-        with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            path = Path(folder) / self.name
-            path.write_bytes(data)
-            try:
-                self.parse(path)
-            except self.may_raise:
-                return
+    def __call__(self, data: bytes, folder: Path) -> None:
+        """Give it one input in an empty folder; whatever else it raises is a find."""
+        path = folder / self.name
+        path.write_bytes(data)
+        with suppress(*self.may_raise):
+            self.parse(path)
+        for left in folder.iterdir():
+            left.unlink()
+
+
+@cache
+def ours(module: str, name: str) -> Any:
+    """A function of the package, imported when it is first needed: some need packages that others do not."""
+    return getattr(importlib.import_module(f"egohieraloc.{module}"), name)
+
+
+def reads(module: str, name: str) -> Callable[[Path], Any]:
+    """The function, called with the path; what it yields is read to the end."""
+
+    def parse(path: Path) -> None:
+        found = ours(module, name)(path)
+        if isinstance(found, Iterator):
+            for _ in found:
+                pass
+
+    return parse
 
 
 def text(path: Path) -> str:
@@ -64,7 +59,7 @@ def text(path: Path) -> str:
 
 
 def read_video(path: Path) -> None:
-    video = Video.open(path)
+    video = ours("video.reader", "Video").open(path)
     assert len(video.times_s) == video.info.num_frames
     for frame in video.frames(range(min(3, video.info.num_frames))):
         assert frame.rgb.shape == (video.info.height, video.info.width, 3)
@@ -74,12 +69,12 @@ def read_video(path: Path) -> None:
 def read_times(path: Path) -> None:
     for number in range(3):
         shutil.copy(CORPUS / "image" / "small.png", path.with_name(f"{number}.png"))
-    Video.open(path.parent).frame(1)
+    ours("video.reader", "Video").open(path.parent).frame(1)
 
 
 def read_result(path: Path) -> None:
     shutil.copy(CORPUS / "image" / "small.png", path.with_name("query.png"))
-    Result.load(path)
+    ours("result", "Result").load(path)
 
 
 def read_weights(path: Path) -> None:
@@ -89,49 +84,87 @@ def read_weights(path: Path) -> None:
     with path.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         file.truncate(8 + len(header) + max(ends, default=0))
-    load_weights(path)
+    ours("models.weights", "load_weights")(path)
 
 
 def read_packed(path: Path) -> None:
     """The same annotations, packed with gzip: what is mutated is inside."""
     packed = path.with_suffix(".json.gz")
     packed.write_bytes(gzip.compress(path.read_bytes(), 1))
-    list(stream_object(packed, array="videos"))
+    for _ in ours("data.stream", "stream_object")(packed, array="videos"):
+        pass
+
+
+def read_setting(path: Path) -> None:
+    config = ours("training.optim", "OptimConfig")
+    ours("settings", "override")(config(), [text(path)])
+
+
+def read_depth(path: Path) -> None:
+    ours("geometry.depth", "read_depth_folder")(path.parent, [7])
+
+
+def read_stray(path: Path) -> None:
+    path.with_name("camera_matrix.csv").write_text("500,0,32\n0,500,24\n0,0,1\n")
+    ours("geometry.formats.phones", "read_stray_scanner")(path.parent)
+
+
+def read_aria_points(path: Path) -> None:
+    """Packed with gzip: what is mutated is inside."""
+    path.with_name("semidense_points.csv.gz").write_bytes(gzip.compress(path.read_bytes(), 1))
+    ours("geometry.formats.aria", "read_points")(path.parent)
+
+
+def read_trajectory(path: Path) -> None:
+    path.with_name("intrinsics.txt").write_bytes((CORPUS / "intrinsics" / "a.txt").read_bytes())
+    ours("geometry.cameras_from", "read_given")(path, path.with_name("intrinsics.txt"))
 
 
 PARSERS: dict[str, Parser] = {
-    "json": Parser(lambda path: parse_json(path.read_bytes()), may_raise=(ValueError,)),
-    "toml": Parser(lambda path: parse_toml(path.read_bytes()), may_raise=(ValueError,)),
-    "recipe": Parser(read_recipe),
-    "setting": Parser(lambda path: override(OptimConfig(), [text(path)])),
-    "box": Parser(lambda path: parse_box(text(path))),
-    "length": Parser(lambda path: parse_known_length(text(path))),
+    "json": Parser(lambda path: ours("documents", "parse_json")(path.read_bytes()), may_raise=(ValueError,)),
+    "toml": Parser(lambda path: ours("documents", "parse_toml")(path.read_bytes()), may_raise=(ValueError,)),
+    "recipe": Parser(reads("training.recipe", "read_recipe")),
+    "setting": Parser(read_setting),
+    "box": Parser(lambda path: ours("query", "parse_box")(text(path))),
+    "length": Parser(lambda path: ours("geometry.reference", "parse_known_length")(text(path))),
     "result": Parser(read_result, "result.json"),
-    "map": Parser(lambda path: from_png(text(path)), may_raise=(ValueError,)),
-    "cameras": Parser(reconstruction.read_cameras),
-    "reconstruction": Parser(reconstruction.load),
-    "positions": Parser(read_known_positions),
-    "image": Parser(read_image),
-    "mask": Parser(read_mask),
-    "depth_png": Parser(lambda path: read_depth_folder(path.parent, [7]), "7.png"),
-    "depth_npy": Parser(lambda path: read_depth_folder(path.parent, [7]), "7.npy"),
+    "map": Parser(lambda path: ours("result_json", "from_png")(text(path)), may_raise=(ValueError,)),
+    "cameras": Parser(reads("geometry.reconstruction", "read_cameras")),
+    "reconstruction": Parser(reads("geometry.reconstruction", "load")),
+    "transforms": Parser(reads("geometry.cameras_from", "read_given"), "transforms.json"),
+    "record3d": Parser(reads("geometry.formats.phones", "read_record3d"), "metadata"),
+    "r3d": Parser(reads("geometry.formats.phones", "read_record3d"), "a.r3d"),
+    "stray": Parser(read_stray, "odometry.csv"),
+    "polycam": Parser(lambda path: ours("geometry.formats.phones", "read_polycam")(path.parent), "0.json"),
+    "trajectory": Parser(read_trajectory, "a.txt"),
+    "intrinsics": Parser(reads("geometry.formats.intrinsics", "read_intrinsics"), "a.txt"),
+    "sensor": Parser(reads("geometry.formats.intrinsics", "read_intrinsics"), "sensor.yaml"),
+    "aria_points": Parser(read_aria_points, "points.csv"),
+    "aria_path": Parser(reads("geometry.formats.aria", "read_mps_trajectory"), "closed_loop_trajectory.csv"),
+    "positions": Parser(reads("geometry.reference", "read_known_positions")),
+    "image": Parser(reads("images", "read_image")),
+    "mask": Parser(reads("images", "read_mask")),
+    "depth_png": Parser(read_depth, "7.png"),
+    "depth_npy": Parser(read_depth, "7.npy"),
     "video": Parser(read_video),
     "times": Parser(read_times, "times.txt"),
     "weights": Parser(read_weights),
-    "ego4d": Parser(lambda path: list(read_vq2d(path))),
+    "ego4d": Parser(reads("data.ego4d", "read_vq2d")),
     "packed": Parser(read_packed, "input.json"),
-    "egotracks": Parser(lambda path: list(read_egotracks(path))),
-    "clip_lengths": Parser(read_clip_lengths),
-    "visor": Parser(lambda path: list(read_visor(path))),
-    "vq3d": Parser(lambda path: list(read_vq3d(path))),
-    "vq3d_mapping": Parser(read_mapping),
-    "vq3d_poses": Parser(read_clip_poses),
-    "vq3d_intrinsics": Parser(read_intrinsics),
-    "rectangles": Parser(read_rectangles),
-    "tracks": Parser(read_tracks),
-    "places": Parser(read_places),
-    "vq2d_predictions": Parser(lambda path: read_vq2d_predictions(path, [])),
-    "vq3d_predictions": Parser(read_vq3d_predictions),
-    "log": Parser(read_log),
-    "table": Parser(read_table),
+    "egotracks": Parser(reads("data.egotracks", "read_egotracks")),
+    "clip_lengths": Parser(reads("data.egotracks", "read_clip_lengths")),
+    "visor": Parser(reads("data.visor", "read_visor")),
+    "vq3d": Parser(reads("data.ego4d_3d", "read_vq3d")),
+    "vq3d_mapping": Parser(reads("data.ego4d_3d", "read_mapping")),
+    "vq3d_poses": Parser(reads("data.ego4d_3d", "read_clip_poses")),
+    "vq3d_intrinsics": Parser(reads("data.ego4d_3d", "read_intrinsics")),
+    "rectangles": Parser(reads("data.trek150", "read_rectangles")),
+    "tracks": Parser(reads("evaluation.predictions", "read_tracks")),
+    "places": Parser(reads("evaluation.predictions", "read_places")),
+    "vq2d_predictions": Parser(
+        lambda path: ours("evaluation.predictions", "read_vq2d_predictions")(path, [])
+    ),
+    "vq3d_predictions": Parser(reads("evaluation.vq3d", "read_vq3d_predictions")),
+    "log": Parser(reads("figures.plots", "read_log")),
+    "table": Parser(reads("figures.plots", "read_table")),
 }

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import math
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,28 +49,32 @@ def inputs_of(name: str, first: int, count: int) -> Iterable[bytes]:
     return (mutated(seeds, number) for number in range(first, first + count))
 
 
-def run_parser(parser: Parser, inputs: Iterable[bytes]) -> Outcome:
-    """Give all inputs to a parser."""
+def run_parser(parser: Parser, inputs: Iterable[bytes], *, until: float = math.inf) -> Outcome:
+    """Give all inputs to a parser, or as many as it can take until then (`time.monotonic`)."""
     outcome, before_kb = Outcome(), _memory_kb()
     previous = signal.signal(signal.SIGALRM, _too_slow)
     try:
-        for data in inputs:
-            _run_one(parser, data, outcome)
-            outcome.grown_kb = max(outcome.grown_kb, _memory_kb() - before_kb)
-            if outcome.grown_kb > MAX_MEMORY_KB:
-                outcome.finds["memory"] = f"{outcome.grown_kb} kB", data
-                break
+        # In memory where that can be: what counts is the parser, not the disk.
+        shared = "/dev/shm" if Path("/dev/shm").is_dir() else None
+        with tempfile.TemporaryDirectory(prefix="fuzz-", dir=shared) as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for data in itertools.takewhile(lambda _: time.monotonic() < until, inputs):
+                _run_one(parser, data, Path(folder), outcome)
+                outcome.grown_kb = max(outcome.grown_kb, _memory_kb() - before_kb)
+                if outcome.grown_kb > MAX_MEMORY_KB:
+                    outcome.finds["memory"] = f"{outcome.grown_kb} kB", data
+                    break
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
     return outcome
 
 
-def _run_one(parser: Parser, data: bytes, outcome: Outcome) -> None:
+def _run_one(parser: Parser, data: bytes, folder: Path, outcome: Outcome) -> None:
     began = time.thread_time()
     signal.setitimer(signal.ITIMER_REAL, 4 * MAX_S)  # on a busy machine; what counts is the time to compute
     try:
-        parser(data)
+        parser(data, folder)
     except (Exception, TooSlowError) as error:
         outcome.finds.setdefault(_place(error), ("".join(traceback.format_exception(error)), data))
     signal.setitimer(signal.ITIMER_REAL, 0)

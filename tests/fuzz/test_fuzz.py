@@ -11,7 +11,7 @@ COUNT = {"weights": 20, "video": 60, "times": 40, "recipe": 60}  # others take a
 
 @pytest.mark.parametrize("name", PARSERS)
 def test_broken_inputs_are_refused_with_words(name: str) -> None:
-    inputs = [*seeds_of(name), *inputs_of(name, 0, COUNT.get(name, 120))]
+    inputs = [*seeds_of(name), *inputs_of(name, 0, COUNT.get(name, 90))]
     outcome = run_parser(PARSERS[name], inputs)
     words = "\n\n".join(f"{place}: {text}\n{data[:200]!r}" for place, (text, data) in outcome.finds.items())
     assert not outcome.finds, words

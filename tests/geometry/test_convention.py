@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
-from box_world import CAMERA, walk
 
+from box_world import CAMERA, walk
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry import convention
 from egohieraloc.geometry.convention import _QUARTER, CONVENTIONS, checked, match_frames
 from egohieraloc.geometry.given import OURS, FrameTable, GivenCameras, GivenView, matched
 from egohieraloc.types import Frame
 
-SHOTS = walk(24)
 TABLE = FrameTable(np.arange(24) / 10)
 MATCHES: dict = {}
+
+
+@cache
+def shots():
+    return walk(24)
 
 
 @pytest.fixture(autouse=True)
@@ -34,11 +39,12 @@ def match_once(monkeypatch):
 
 
 def read(indices):
-    return (SHOTS[i].frame for i in indices)
+    return (shots()[i].frame for i in indices)
 
 
-def given(convention, shots=SHOTS) -> GivenCameras:
-    views = tuple(GivenView(convention.matrix(shot.pose), frame=i) for i, shot in enumerate(shots))
+def given(convention, order=range(24)) -> GivenCameras:
+    poses = [shots()[i].pose for i in order]
+    views = tuple(GivenView(convention.matrix(pose), frame=i) for i, pose in enumerate(poses))
     return GivenCameras("the file", CAMERA, views, "m", convention)
 
 
@@ -59,11 +65,11 @@ def test_a_wrong_convention_is_corrected_with_a_word(stated, meant):
     assert found.convention == meant
     assert f"read as {meant}" in words
     assert f"Stated was {stated}" in words
-    np.testing.assert_allclose(matched(found, TABLE).poses[7].cam_from_world, SHOTS[7].pose.cam_from_world)
+    np.testing.assert_allclose(matched(found, TABLE).poses[7].cam_from_world, shots()[7].pose.cam_from_world)
 
 
 def test_poses_of_another_walk_are_refused():
-    other = given(OURS, [SHOTS[7 * i % 24] for i in range(24)])
+    other = given(OURS, [7 * i % 24 for i in range(24)])
     with pytest.raises(GeometryError, match="do not fit the video"):
         checked(other, TABLE, read)
 
@@ -74,12 +80,12 @@ def test_a_phone_held_upright_has_turned_images(turns):
 
     def upright(indices):
         for i in indices:
-            yield Frame(i, i / 10, np.ascontiguousarray(np.rot90(SHOTS[i].frame.rgb, -turns)))
+            yield Frame(i, i / 10, np.ascontiguousarray(np.rot90(shots()[i].frame.rgb, -turns)))
 
     found, words = checked(given(OURS), TABLE, upright)
     assert f"turned by {90 * turns} degrees" in words
     assert (found.camera.width, found.camera.height) == (CAMERA.height, CAMERA.width)
-    expected = np.linalg.matrix_power(_QUARTER, turns) @ SHOTS[5].pose.cam_from_world
+    expected = np.linalg.matrix_power(_QUARTER, turns) @ shots()[5].pose.cam_from_world
     np.testing.assert_allclose(matched(found, TABLE).poses[5].cam_from_world, expected, atol=1e-12)
 
 

@@ -134,7 +134,9 @@ def test_an_object_in_the_dark_corner_has_no_place():
     asked = {"query_time_s": 0.0, "depth": depth_maps(range(2))}
     assert isinstance(place(outside, walk(), **asked), Localization3D)
     dark = replace(walk(), camera=replace(CAMERA, valid_radius_px=300.0))
-    assert isinstance(place(outside, dark, **asked), NotLocalized)
+    answer = place(outside, dark, **asked)
+    assert isinstance(answer, NotLocalized)
+    assert "only at the rim of the image" in answer.reason
 
 
 def test_units_must_agree():

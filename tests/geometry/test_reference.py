@@ -144,3 +144,16 @@ def test_a_damaged_posed_image_is_named(tmp_path):
     (tmp_path / "000000.png").write_bytes(b"no image")
     with pytest.raises(QueryError, match=r"000000\.png"):
         read_posed_images(tmp_path)
+
+
+def test_a_folder_of_images_with_positions_alone(tmp_path):
+    for index in range(5):
+        cv2.imwrite(str(tmp_path / f"geo_{index}.jpg"), np.full((48, 64, 3), 40 * index, np.uint8))
+    (tmp_path / "positions.txt").write_text("".join(f"geo_{i}.jpg {i} 0.5 {-i}\n" for i in range(5)))
+    anchors = read_posed_images(tmp_path).anchors
+    assert [anchor.center_world.tolist() for anchor in anchors] == [[i, 0.5, -i] for i in range(5)]
+    assert {anchor.camera for anchor in anchors} == {None}
+    assert int(anchors[3].rgb[0, 0, 0]) == 120
+    (tmp_path / "positions.txt").write_text("geo_0.jpg 0 0 0\n")
+    with pytest.raises(GeometryError, match="it has 1 with a pose"):
+        read_posed_images(tmp_path)

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pycolmap
 import pytest
-from box_world import Shot, object_box, object_center, ring, walk
 
+from box_world import Shot, object_box, object_center, ring, walk
 from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError, OutputError
 from egohieraloc.geometry import sfm
@@ -129,13 +129,15 @@ def test_rendered_walk_with_frames_left_for_registration(tmp_path):
 
 
 @pytest.mark.slow
-def test_renders_of_known_position_make_the_path_metric(tmp_path):
+@pytest.mark.parametrize("known_lens", [True, False])
+def test_renders_of_known_position_make_the_path_metric(tmp_path, known_lens):
     """Six renders by another camera, one with a wrong position, are registered into the map first."""
     shots = walk(16)
     other = Camera("PINHOLE", 320, 240, (240.0, 240.0, 160.0, 120.0))
+    lens = other if known_lens else None
     renders = walk(14, camera=other)[::2]
-    anchors = [Anchor(render.frame.rgb, other, render.pose.center_world) for render in renders]
-    anchors[2] = Anchor(anchors[2].rgb, other, anchors[2].center_world + 3.0)
+    anchors = [Anchor(render.frame.rgb, lens, render.pose.center_world) for render in renders]
+    anchors[2] = Anchor(anchors[2].rgb, lens, anchors[2].center_world + 3.0)
     found = reconstruct([s.frame for s in shots], tmp_path / "walk.npz", config=QUICK, anchors=anchors)
     assert isinstance(found, Reconstruction), found
     assert found.unit == "m"
@@ -184,6 +186,9 @@ def test_anchors_share_one_camera(tmp_path):
     anchors = [Anchor(np.zeros((48, 64, 3), np.uint8), camera, np.zeros(3)) for camera in cameras]
     with pytest.raises(GeometryError, match="one camera"):
         reconstruct(blank_frames(), tmp_path / "anchors.npz", anchors=anchors)
+    sizes = [Anchor(np.zeros((height, 64, 3), np.uint8), None, np.zeros(3)) for height in (48, 40)]
+    with pytest.raises(GeometryError, match="one camera"):
+        reconstruct(blank_frames(), tmp_path / "sizes.npz", anchors=sizes)
 
 
 def test_images_without_features_are_a_reason_not_a_crash(tmp_path):
@@ -215,7 +220,8 @@ def test_a_killed_process_is_a_reason_and_the_next_try_goes_on(tmp_path, monkeyp
     assert "ended early (code -9)" in answer.reason
     assert (tmp_path / "dies.work" / "log.txt").exists()
     assert SfmJob.read(tmp_path / "dies.work").frame_index == (0, 6, 12, 18)
-    reconstruct(must_not_be_read(), tmp_path / "dies.npz", config=QUICK)  # the images are there
+    again = replace(QUICK, num_threads=2)  # which does not change the poses
+    reconstruct(must_not_be_read(), tmp_path / "dies.npz", config=again)  # the images are there
 
 
 def test_a_run_stopped_among_the_features_goes_on_with_the_same_camera(tmp_path, monkeypatch):
@@ -231,6 +237,25 @@ def test_a_run_stopped_among_the_features_goes_on_with_the_same_camera(tmp_path,
     assert {image.camera_id for image in database.read_all_images()} == {1}
     assert (database.num_images(), database.num_cameras()) == (5, 1)
     database.close()
+
+
+def test_a_run_killed_at_its_end_goes_on_to_the_same_poses(tmp_path, monkeypatch):
+    """The second run finds the calibrated camera and the matches of all stages, and must not profit."""
+    replace_process(monkeypatch, "raise SystemExit(1)")
+    config = replace(QUICK, max_map_frames=9, calibration_frames=10)
+    reconstruct([shot.frame for shot in walk(12)], tmp_path / "killed.npz", config=config)
+    folder = tmp_path / "killed.work"
+    found = []
+    for _ in range(2):
+        sfm.main(folder)
+        found.append(load(folder / "result.npz"))
+        (folder / "result.npz").unlink()
+    first, second = found
+    assert first.num_posed == 12
+    assert first.camera == second.camera
+    for one, other in zip(first.frames, second.frames, strict=True):
+        assert np.array_equal(one.pose.cam_from_world, other.pose.cam_from_world)
+    assert np.array_equal(first.points.xyz_world, second.points.xyz_world)
 
 
 def test_small_images_are_doubled_only_where_features_are_few(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from egohieraloc.inference.predict import CanvasMaps, Decoded
 from egohieraloc.inference.reading import Reading
 from egohieraloc.inference.search import QuerySearch
 from egohieraloc.inference.store import FeatureStore
+from egohieraloc.models.weights import Calibration
 from egohieraloc.types import Box, Rgb, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
@@ -95,6 +96,7 @@ class NumberReader:
     encoded: list[int]
     batches: list[list[int]]
     largest_batch: int = 16
+    encode_batch: int = 8
 
     @classmethod
     def make(cls) -> NumberReader:
@@ -109,6 +111,8 @@ class NumberReader:
         return match[:, 0, 0, 0].astype(np.float32)
 
     coarse_gain = 1.0
+    calibration = Calibration()
+    can_follow = True
 
     def tokens(self, query: object) -> NDArray[np.float32]:
         return np.ones((1, 1), np.float32)

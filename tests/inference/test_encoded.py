@@ -164,14 +164,17 @@ def with_damage(video: Video, damaged: set[int], monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(type(video), "_frames", frames)
 
 
+@pytest.mark.parametrize("batch", [CHUNK, 3 * CHUNK, 128])
 @pytest.mark.parametrize("dense", [True, False])
 def test_damaged_frames_are_stood_for_by_one_of_their_chunk(
-    store: FeatureStore, video: Video, monkeypatch: pytest.MonkeyPatch, dense: bool
+    store: FeatureStore, video: Video, monkeypatch: pytest.MonkeyPatch, dense: bool, batch: int
 ) -> None:
-    """The same one, whatever else was read."""
+    """The same one, whatever else was read and however many chunks are encoded at a time."""
     lost = {0, 3, 4, 14, 15, *range(STRETCH, 2 * STRETCH), *range(4 * STRETCH, COUNT)}
     with_damage(video, lost, monkeypatch)
-    encoded = reading_of(video, NumberReader.make(), store)
+    reader = NumberReader.make()
+    reader.encode_batch = batch
+    encoded = reading_of(video, reader, store)
     for wanted in (all_chunks(COUNT),) if dense else (sparse_chunks(COUNT), all_chunks(COUNT)):
         encoded.fill(wanted)
     found = values(encoded, range(COUNT))
@@ -188,6 +191,22 @@ def test_a_video_without_readable_frames_is_an_error(
     with pytest.raises(VideoError, match="no frame could be decoded near number 0"):
         encode_all(video, NumberReader.make(), store)
     assert list(store.folder.iterdir()) == []
+
+
+def test_chunks_are_encoded_together(store: FeatureStore, video: Video) -> None:
+    """Three at a time, also where a stretch is divided; the last batch is what is left."""
+    sizes: list[int] = []
+
+    class Counting(NumberReader):
+        def encode(self, canvases):  # type: ignore[no-untyped-def]
+            sizes.append(len(canvases))
+            return super().encode(canvases)
+
+    reader = Counting.make()
+    reader.encode_batch = 3 * CHUNK
+    encode_all(video, reader, store)
+    assert sizes == [24, 24, 19, 3]
+    assert sorted(reader.encoded) == list(range(COUNT))
 
 
 def test_frames_are_letterboxed(store: FeatureStore, video: Video) -> None:

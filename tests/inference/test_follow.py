@@ -87,6 +87,21 @@ def test_templates_are_renewed_when_due_and_damaged_frames_are_not_templates(loc
         assert asked == wanted
 
 
+def test_a_mask_provider_makes_the_first_mask(localizer, video):
+    asked = []
+
+    def lower_half(query):
+        asked.append((query.box, query.mask))
+        mask = np.zeros(query.image.shape[:2], bool)
+        mask[30:40, 10:30] = True
+        return mask, 0.9
+
+    provided = Localizer(localizer.weights, cache=localizer.cache, provider=lower_half)
+    whole, half = (next(iter(each.track(video, START, at_s=0.0))) for each in (localizer, provided))
+    assert asked == [(START, None)]
+    assert half.score != whole.score
+
+
 def test_other_frames_are_stored_apart(localizer, video):
     sampled = localizer.encode(video)
     others = localizer.encode(video, indices=np.arange(0, 40, 2))

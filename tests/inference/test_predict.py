@@ -17,6 +17,7 @@ from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Decoded, Predictor, choose_device
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.models.query_mask import steadiness
 from egohieraloc.models.ram import EVEN_CELL_LOGIT
 from egohieraloc.models.weights import Calibration, Weights
 from egohieraloc.query import Query
@@ -64,6 +65,21 @@ def test_batches_come_in_few_sizes_and_carry_the_state_on(
         alone += answers
     assert [a.score for a in together] == [a.score for a in alone]
     assert torch.equal(last.position, state.position)
+
+
+def test_the_state_after_samples_is_known_without_decoding_them(
+    predictor: Predictor, packed: PackedFeatures
+) -> None:
+    """Of runs that have seen 5, 18 and no samples."""
+    query = predictor.prepare(QUERY)
+    seen = [packed[np.arange(5) % 3], packed[np.arange(18) % 3], None]
+    state = predictor.start_after(query, seen)
+    for row, some in enumerate(seen):
+        alone = predictor.start(query)
+        if some is not None:
+            _, alone = predictor.decode(query, some, alone)
+        for field in fields(alone):
+            assert torch.equal(getattr(state.rows([row]), field.name), getattr(alone, field.name))
 
 
 def test_runs_side_by_side_answer_as_each_alone(predictor: Predictor, packed: PackedFeatures) -> None:
@@ -114,19 +130,23 @@ def test_a_providers_quality_decides_the_level(predictor: Predictor, quality: fl
     assert prepared.template.gain.tolist() == [1.5 if level == 2 else 1.0]
 
 
-@pytest.mark.parametrize("line", [(1.0, 0.0), (0.5, -0.4), (2.0, -4.0)])
+@pytest.mark.parametrize("line", [(1.0, 0.0, 0.0), (0.5, 0.0, -0.4), (2.0, 1.0, 1.5)])
 def test_the_segmenters_quality_is_calibrated_and_decides_the_level(
-    predictor: Predictor, line: tuple[float, float]
+    predictor: Predictor, line: tuple[float, float, float]
 ) -> None:
     """A provider's quality is not: SAM's is taken as it is."""
-    slope, offset = line
-    words = [f"query_mask.slope={slope}", f"query_mask.offset={offset}"]
+    slope, steady, offset = line
+    words = [
+        f"query_mask.{key}={value}"
+        for key, value in zip(("slope", "steadiness", "offset"), line, strict=True)
+    ]
     torch.manual_seed(0)  # the weights of `predictor`
     network = EgoHieraLocNet(override(preset("tiny"), words)).eval().requires_grad_(False)
     weights = Weights(network, Calibration(), "test")
     found = Predictor(weights, device="cpu").prepare(QUERY)
-    raw = logit(predictor.prepare(QUERY).mask.quality)
-    assert found.mask.quality == pytest.approx(expit(slope * raw + offset), abs=1e-5)
+    raw = predictor.prepare(QUERY).mask
+    wanted = slope * logit(raw.quality) + steady * steadiness(raw.mask / np.float32(255)) + offset
+    assert found.mask.quality == pytest.approx(expit(wanted), abs=1e-5)
     level = int(found.mask.quality < 0.6) + int(found.mask.quality < 0.4)
     assert found.mask.level == level
     assert found.template.gain.tolist() == [1.5 if level == 2 else 1.0]

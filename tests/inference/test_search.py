@@ -18,7 +18,7 @@ from egohieraloc.inference.encoded import EncodedVideo, store_features
 from egohieraloc.inference.search import promising
 from egohieraloc.inference.store import FeatureStore
 
-ONLY = SearchConfig(coarse_margin=0, coarse_neighbours=0)
+ONLY = SearchConfig(coarse_margin=0, coarse_neighbours=0, probe=0)
 
 
 def encoded_values(tmp_path: Path, values: list[int]) -> EncodedVideo:
@@ -95,7 +95,7 @@ def test_skipping_keeps_its_distance_across_chunks(tmp_path: Path, stride: int, 
     count = 2 * STRETCH + 5
     encoded = encoded_values(tmp_path, list(range(count)))
     coarse = np.arange(count) >= first
-    config = SearchConfig(coarse_margin=0, coarse_neighbours=0, stride=stride)
+    config = replace(ONLY, stride=stride)
     found = search_over(encoded, reader, config=config).decode(coarse.astype(float))
     assert sorted(found) == list(range(first, count, stride))
     assert all(answer.box.x1 == sample for sample, answer in found.items())

@@ -120,8 +120,20 @@ def test_an_object_that_fills_the_frame_is_not_looked_at_again() -> None:
     large = replace(decoded(0.7), box=Box(0, 4, 30, 28))
     look = look_again(search_over(video_of([0]), eye, temporal=ONE), {0: large}, [(0, 0)])
     assert look is not None
-    assert look[0].logit == pytest.approx(logit(0.7))
+    assert look[0].logit is None
     assert not eye.seen
+
+
+def test_an_object_that_fills_the_frame_is_judged_by_the_first_look() -> None:
+    """Its confidence and threshold are those of one look, beside others seen twice."""
+    large = replace(decoded(0.7), box=Box(0, 4, 30, 28))
+    found = ask({2: large, 8: decoded(0.6)}, video_of([0, 0, 0, 0, 0, 0, 0, 0, 10, 0]), Eye())
+    assert isinstance(found.track, ResponseTrack)
+    assert (found.track.start, found.looks) == (2, 1)
+    assert found.track.score == pytest.approx(0.7)
+    refused = ask({2: replace(large, score=0.1)}, video_of([0, 0, 0]), Eye())
+    assert isinstance(refused.track, NotFound)
+    assert "an answer needs 0.20" in refused.track.reason
 
 
 @given(st.floats(0, 600), st.floats(0, 400), st.floats(8, 40), st.floats(8, 40), st.floats(1.5, 6))

@@ -25,7 +25,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def system_of(model: Path, cache: Path) -> System:
-    return System(str(model), "cpu", 5.0, (), cache)
+    return System(str(model), "cpu", "torch", 5.0, (), cache)
 
 
 def same_answers(one: Memory, other: Memory) -> None:

@@ -73,7 +73,7 @@ while not Path(sys.argv[2]).exists() or rounds == 0:
     entries, objects = shelf.list(), list(shelf.objects)
     assert len(objects) >= last
     assert all(saved.num_views == 1 for saved in objects)
-    assert all(len(shelf.videos.known(entry).video) for entry in entries if entry.ready)
+    assert all(len(shelf.videos.known(entry)[0].video) for entry in entries if entry.ready)
     last, rounds = len(objects), rounds + 1
     time.sleep(0.05)
 print(rounds)
@@ -115,7 +115,7 @@ class Finished:
         assert self.of_kind("asked") <= {str(question.id) for question in shelf.questions.all()}
         assert all(name in shelf.objects for name in self.of_kind("saved"))
         for entry in entries.values():
-            known = shelf.videos.known(entry)
+            (known,) = shelf.videos.known(entry)
             store, memory = (
                 FeatureStore.of(shelf.cache, known.store),
                 RegionMemory.of(shelf.cache, known.store),

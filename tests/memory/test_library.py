@@ -14,8 +14,12 @@ from recordings import FPS, image, red_square, write_recording
 
 from egohieraloc import Box, Localizer, Memory, Query, Video
 from egohieraloc.errors import DataError, QueryError, VideoError
+from egohieraloc.geometry.camera import Camera, CameraPose
+from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
 from egohieraloc.images import read_image, write_image
+from egohieraloc.localize import SpaceSources
 from egohieraloc.memory.library import before
+from egohieraloc.progress import label
 from egohieraloc.query import MAX_VIEWS
 
 
@@ -121,10 +125,16 @@ def test_a_moved_video_is_found_by_its_content(memory: Memory, tmp_path: Path) -
 
 def test_features_that_were_thrown_out_are_made_again(memory: Memory, tmp_path: Path) -> None:
     path = moved_recording(memory, tmp_path, seed=8)
+    told: list[tuple[str, int, int]] = []
     first = memory.ask(red_square())
+    memory.ask(red_square(), progress=lambda *step: told.append(step))
+    assert "Reading the video" not in {label(stage) for stage, _, _ in told}
     (entry,) = memory.list()
     shutil.rmtree(memory.encoded(entry).store.folder)
-    second = memory.ask(red_square())
+    second = memory.ask(red_square(), progress=lambda *step: told.append(step))
+    read = [(done, total) for stage, done, total in told if label(stage) == "Reading the video"]
+    assert read  # of these three seconds all that is looked at; of longer videos the stretches worth a look
+    assert all(done <= total <= 15 for done, total in read)
     assert np.array_equal(first.result.curve.raw, second.result.curve.raw)
     shutil.rmtree(memory.encoded(entry).store.folder)
     path.unlink()
@@ -137,17 +147,74 @@ def test_features_that_were_thrown_out_are_made_again(memory: Memory, tmp_path: 
     assert next(iter(memory.objects), None) is None
 
 
-def test_features_of_another_network_are_not_used(memory: Memory, tmp_path: Path) -> None:
+def test_each_network_has_a_reading_of_its_own(memory: Memory, tmp_path: Path) -> None:
+    """Of a video and what is remembered of it; all of them go with the video."""
     path = moved_recording(memory, tmp_path, seed=9)
     (entry,) = memory.list()
-    known = memory.videos.known(entry)
-    memory.videos.finish(entry.id, replace(known, model="another"))
-    assert memory.encoded(entry) is None
-    assert memory.ask(red_square()).found
-    assert memory.videos.known(entry).model == known.model
+    first = memory.encoded(entry)
+    assert memory.videos.engine() == "torch"
+    memory.localizer.predictor.features_fingerprint += "-another"
+    try:
+        assert memory.encoded(entry) is None
+        assert memory.ask(red_square()).found
+        second = memory.encoded(entry)
+        assert second.store.folder != first.store.folder
+        assert len(memory.videos.known(entry)) == 2
+        path.unlink()
+        memory.localizer.predictor.features_fingerprint += "-third"
+        assert memory.ask(red_square()).unanswered == (entry,)
+    finally:
+        memory.localizer.predictor.features_fingerprint = memory.localizer.weights.features_fingerprint
+    assert memory.encoded(entry).store.folder == first.store.folder
+    memory.remove(entry)
+    assert not any(known.folder.exists() for e in (first, second) for known in (e.store, e.memory))
+
+
+def test_a_video_that_is_gone_answers_a_new_question(memory: Memory, tmp_path: Path) -> None:
+    """Of a sparse reading only every second sample is there: it stands for the one after it."""
+    path = moved_recording(memory, tmp_path, seed=6)
+    (entry,) = memory.list()
+    elsewhere = path.rename(tmp_path / "away")
+    gone = memory.ask(red_square())
+    assert gone.found
+    assert "is no longer there; this is from memory" in gone.summary
+    assert memory.thumbnail(entry, gone.sightings[0].end_s) is not None
+    elsewhere.rename(path)
+    there = memory.ask(red_square())
+    assert abs(gone.sightings[0].end_s - there.sightings[0].end_s) <= 0.2
+    shutil.rmtree(memory.encoded(entry).store.folder)
     path.unlink()
-    memory.videos.finish(entry.id, replace(known, model="another"))
-    assert memory.ask(red_square()).unanswered == (entry,)
+    assert "unverified, from memory" in memory.ask(red_square()).summary
+    write_recording(path, 1, seconds=2)  # another one under its name
+    told = memory.ask(red_square())
+    assert "is no longer the video that was added" in told.summary
+
+
+def test_poses_of_a_video_that_is_gone_are_those_of_an_earlier_answer(memory: Memory, tmp_path: Path) -> None:
+    path = moved_recording(memory, tmp_path, seed=5)
+    sampled = memory.encoded(memory.list()[0]).video
+    lens = Camera("PINHOLE", 96, 64, (80.0, 80.0, 48.0, 32.0))
+    poses = [CameraPose(np.column_stack([np.eye(3), [0.02 * k, 0, 0]])) for k in range(len(sampled))]
+    frames = map(PosedFrame, sampled.frame_index.tolist(), sampled.time_s.tolist(), poses)
+    given = SpaceSources(cameras=Reconstruction(lens, tuple(frames), "m"))
+    elsewhere = path.rename(tmp_path / "away")
+    nowhere = memory.ask(red_square(), in_3d=True)
+    assert "no camera poses of it are known" in nowhere.result.place.reason
+    elsewhere.rename(path)
+    there = memory.ask(red_square(), in_3d=True, space=given)
+    assert len(there.result.cameras.frames) == len(sampled)
+    path.unlink()
+    gone = memory.ask(red_square(), in_3d=True)
+    poses_known = [[f.pose.cam_from_world.tolist() for f in a.result.cameras.frames] for a in (there, gone)]
+    assert poses_known[0] == poses_known[1]
+    assert type(gone.result.place) is type(there.result.place)
+
+
+def test_a_video_removed_while_it_is_asked_is_passed_over(filled: Memory) -> None:
+    *others, last = filled.list()
+    with filled.catalogue.change() as db:  # what another process does after the list was made
+        db.execute("DELETE FROM videos WHERE id = ?", (last.id,))
+    assert filled.ask(red_square(), videos=[*others, last]).sightings[0].video == others[-1]
 
 
 def test_a_stopped_addition_goes_on(memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

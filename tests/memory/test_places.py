@@ -111,11 +111,11 @@ def test_a_corrected_start_reaches_the_map(memory: Memory) -> None:
     assert after == before + hour
 
 
-def test_without_its_video_an_answer_has_no_place(memory: Memory) -> None:
+def test_without_its_video_or_poses_an_answer_has_no_place(memory: Memory) -> None:
     answer = memory.ask("keys")
     gone = replace(answer.sightings[0].video, source=replace(answer.sightings[0].video.source, path="/gone"))
     lost = replace(answer, sightings=(replace(answer.sightings[0], video=gone),))
-    result = memory._placed(lost, space(), no_progress).result
+    result = memory._placed(lost, None, no_progress).result
     assert result is not None
     assert isinstance(result.place, NotLocalized)
     assert "no longer there" in result.place_words

@@ -6,6 +6,7 @@ import platform
 import warnings
 import zipfile
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +18,14 @@ from egohieraloc.config import preset
 from egohieraloc.errors import ConfigError, WeightsError
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.models import compiled
-from egohieraloc.models.compiled import SUFFIX, read_parts
+from egohieraloc.models.compiled import SUFFIX, CompiledDpm, read_parts
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Weights, find_weights, load_weights, save_weights
 from egohieraloc.training.quantize import quantize
 from egohieraloc.types import Box, ResponseTrack, Rgb
 
-pytest.importorskip("openvino")
-pytest.importorskip("nncf")
+# Looked for, not imported: every worker collects this file, and one runs it.
+pytestmark = pytest.mark.skipif(not (find_spec("openvino") and find_spec("nncf")), reason="needs both")
 
 RANDOM = np.random.default_rng(0)
 
@@ -85,6 +86,29 @@ def test_the_decoder_is_torchs(tiny: Weights) -> None:
         torch.testing.assert_close(one, other, atol=0.05, rtol=0.05)
 
 
+def test_the_maps_are_torchs(tiny: Weights) -> None:
+    """With sets of many tokens, of fewer than are averaged over, and of none."""
+    network = tiny.network
+    fast = CompiledDpm(network.config.dpm)
+    cells, tokens = (
+        torch.nn.functional.normalize(torch.randn(*shape), dim=1) for shape in ((3, 8, 4, 4), (9, 8))
+    )
+    foreground = torch.tensor([[1, 1, 0.5, 1, 0, 0, 0, 0, 0]])
+    for background in (torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 0.0]]), torch.eye(9)[:1], torch.zeros(1, 9)):
+        given = cells, tokens[None], foreground, background
+        for one, other in zip(fast(*given), network.dpm(*given), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_scores_alone_are_those_of_the_whole_decoder(tiny: Weights) -> None:
+    packed = Predictor(tiny, device="cpu").encode(images(3, tiny.network.config.input_size))
+    for engine in ("torch", "openvino"):
+        predictor = Predictor(tiny, device="cpu", engine=engine)
+        query = predictor.prepare(Query(images(1, 96)[0], Box(20, 20, 70, 70)))
+        whole, _ = predictor.decode(query, packed, predictor.start(query, runs=3))
+        np.testing.assert_allclose(predictor.scores(query, packed), [each.score for each in whole], atol=1e-6)
+
+
 def test_parts_of_other_weights_are_refused(tiny: Weights, tmp_path: Path) -> None:
     torch.manual_seed(1)
     path = tmp_path / "other.safetensors"
@@ -117,13 +141,16 @@ def test_a_damaged_file_is_named(tiny: Weights, tmp_path: Path) -> None:
 
 
 def test_where_it_cannot_run(tiny: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="one of torch, openvino, got 'onnx'"):
+    with pytest.raises(ConfigError, match="one of torch, compiled, openvino, got 'onnx'"):
         Predictor(tiny, device="cpu", engine="onnx")
     with pytest.raises(WeightsError, match=r"no \.openvino file"):
         Predictor(replace(tiny, parts=None), device="cpu", engine="openvino")
     with pytest.raises(ConfigError, match="--device cpu"):
         compiled.usable_parts(tiny, torch.device("cuda"), "openvino")
-    assert compiled.usable_parts(tiny, torch.device("cuda"), None) is None
+    with pytest.raises(ConfigError, match="compiled is for CUDA"):
+        Predictor(tiny, device="cpu", engine="compiled")
+    for engine in (None, "torch", "compiled"):
+        assert compiled.usable_parts(tiny, torch.device("cuda"), engine) is None
 
     def missing() -> None:
         raise ModuleNotFoundError("No module named 'openvino'")

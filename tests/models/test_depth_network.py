@@ -1,4 +1,5 @@
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -7,11 +8,13 @@ from egohieraloc.errors import MissingExtraError, WeightsError
 from egohieraloc.models.depth import DepthNetwork
 from egohieraloc.types import DepthUnit, Frame
 
-transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
 
 
 def save_tiny_model(folder, **settings: object) -> None:
     """A Depth Anything with two small layers and random weights, as its makers would save it."""
+    import transformers
+
     backbone = transformers.Dinov2Config(
         hidden_size=16,
         num_hidden_layers=2,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import sys
 
+import pytest
 import torch
 from torch import nn
 
 from egohieraloc.config import preset
-from egohieraloc.models.fold import fold_norms
+from egohieraloc.models.cnn import InvertedBottleneck
+from egohieraloc.models.fold import fold_norms, fuse_for_cuda
 from egohieraloc.models.network import EgoHieraLocNet
 
 
@@ -34,6 +37,14 @@ def test_folded_network_computes_the_same() -> None:
         wanted, got = network.encode_frames(frames), folded.encode_frames(frames)
     for name in ("match", "context", "fine8", "fine4"):
         torch.testing.assert_close(getattr(got, name), getattr(wanted, name), atol=1e-4, rtol=1e-4)
+
+
+def test_without_triton_the_blocks_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = network_with_used_norms().eval()
+    fold_norms(network)
+    monkeypatch.setitem(sys.modules, "egohieraloc.models.fused_blocks", None)
+    fuse_for_cuda(network)
+    assert any(isinstance(module, InvertedBottleneck) for module in network.modules())
 
 
 def test_frozen_norms_are_folded_while_training() -> None:

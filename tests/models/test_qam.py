@@ -13,6 +13,7 @@ from scipy import ndimage
 from torch import Tensor
 
 from egohieraloc.config import QamConfig
+from egohieraloc.models import qam
 from egohieraloc.models.qam import QamOutput, QamState, connected_components, initial_state, step
 
 FIXED, PAPER = QamConfig(), QamConfig(mode="paper")
@@ -55,7 +56,9 @@ def follow(responses: list[Tensor], config: QamConfig, state: QamState | None = 
 @given(st.integers(0, 10_000), st.integers(1, 13), st.integers(1, 13), st.floats(0.05, 0.95))
 def test_components_are_scipys_eight_connected_ones(seed: int, rows: int, columns: int, share: float) -> None:
     masks = np.random.default_rng(seed).random((2, rows, columns)) < share
-    for mask, labels in zip(masks, connected_components(torch.from_numpy(masks)).numpy(), strict=True):
+    found = connected_components(torch.from_numpy(masks))
+    assert torch.equal(found, qam._joined_by_pointers(torch.from_numpy(masks)))
+    for mask, labels in zip(masks, found.numpy(), strict=True):
         expected, count = ndimage.label(mask, np.ones((3, 3)))
         assert ((labels > 0) == mask).all()
         pairs = {(int(a), int(b)) for a, b in zip(labels[mask], expected[mask], strict=True)}
@@ -68,8 +71,8 @@ def test_a_component_longer_than_one_round_of_spreading_is_one() -> None:
     mask[:, ::2] = True
     for row in range(1, 17, 2):
         mask[0, row, -1 if row % 4 == 1 else 0] = True
-    labels = connected_components(mask)
-    assert labels[mask].unique().numel() == 1
+    for labels in (connected_components(mask), qam._joined_by_pointers(mask)):
+        assert labels[mask].unique().tolist() == [17 * 40]
 
 
 def test_a_step_is_followed_at_once() -> None:

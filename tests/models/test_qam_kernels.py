@@ -63,6 +63,7 @@ def test_the_kernel_follows_the_same(fused: ModuleType, config: QamConfig) -> No
         torch.tensor([[0.5, -0.3], [0.0, 1.0], [0.0, 0.0]], device=DEVICE),
         torch.tensor([[2.0, 3.0], [0.5, 0.7], [4.0, 1.0]], device=DEVICE),
         torch.tensor([True, True, False], device=DEVICE),
+        torch.zeros(3, 1, 1, device=DEVICE),
     )
     wanted_state, wanted = qam.follow(start, response.unflatten(0, (3, 6)), config)
     peaks = qam._find_peaks(response, config)

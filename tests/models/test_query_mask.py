@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
+import cv2
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from egohieraloc.config import QueryMaskConfig, preset
 from egohieraloc.models.network import EgoHieraLocNet, QueryFeatures, box_cells, box_coverage
-from egohieraloc.models.query_mask import fallback_level, token_sets
+from egohieraloc.models.query_mask import fallback_level, steadiness, token_sets
 
 # Four tokens: on the object, half on it, in the box but off the object, outside the box.
 COVERAGE = torch.tensor([[1.0, 0.5, 0.2, 0.0]])
@@ -149,3 +151,15 @@ def test_the_head_looks_at_the_box_and_is_differentiable(network: EgoHieraLocNet
     (one.mask_logits.sum() + one.quality_logit.sum()).backward()
     assert window.grad is not None
     assert window.grad.abs().sum() > 0
+
+
+def test_steadiness_is_the_share_of_a_mask_that_no_cut_changes() -> None:
+    mask = np.zeros((10, 10), np.float32)
+    mask[:4] = 0.95  # 40 cells are sure, 20 may be
+    mask[4:6] = 0.5
+    assert steadiness(mask) == pytest.approx(np.log(40 / 20))
+    none, whole = (np.full((10, 10), value, np.float32) for value in (0, 1))
+    assert steadiness(none) == pytest.approx(-steadiness(whole))
+    sure = (mask > 0.9).astype(np.float32)
+    soft = [steadiness(cv2.GaussianBlur(sure, (0, 0), blur)) for blur in (0.5, 1, 2)]
+    assert soft == sorted(soft, reverse=True)

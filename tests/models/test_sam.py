@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from egohieraloc.errors import WeightsError
 from egohieraloc.models.sam import SamProvider
 from tiny_sam import save_tiny_sam
 
-pytest.importorskip("transformers")
+pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
 
 
 @pytest.fixture(scope="module")

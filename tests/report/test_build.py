@@ -43,7 +43,11 @@ def embedded(report: Path) -> dict[str, Any]:
 def test_all_files_of_an_answer(answer: Result, tmp_path: Path) -> None:
     page = save_report(answer, tmp_path / "out", notes=("A note.",))
     assert page == tmp_path / "out" / "report.html"
-    assert {path.name for path in page.parent.iterdir()} == set(FILES) - {"query_mask.png", "views"}
+    assert {path.name for path in page.parent.iterdir()} == set(FILES) - {
+        "query_mask.png",
+        "views",
+        "thumbnail.jpg",
+    }
     assert len(Video.open(page.parent / "overlay.mp4").times_s) == SAMPLES
     shown = embedded(page)
     saved = json.loads((page.parent / "result.json").read_text())

@@ -128,6 +128,14 @@ def test_curve_shades_the_chosen_interval(tmp_path: Path) -> None:
     assert green_columns(longer).min() < green_columns(chosen).min()
     assert green_columns(longer).max() > green_columns(chosen).max()
     assert green_columns(none).size == 0
+    assert (red(chosen) > 100).any()
+    assert not (red(none) > 100).any()  # nothing was found, so nothing can end
+    grey = (other == (234, 237, 239)).all(2).sum()  # the interval that was not chosen
+    assert grey > 1000 > (none == (234, 237, 239)).all(2).sum()
+
+
+def red(image: np.ndarray) -> np.ndarray:
+    return image[..., 0].astype(int) - image[..., 1]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])

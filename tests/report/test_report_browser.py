@@ -210,6 +210,13 @@ def test_colours_of_maps_and_of_the_query(open_page: Open) -> None:
     np.testing.assert_array_equal(pixels(page, page.locator(".query-mask").get_attribute("src"))[..., 0], 255)
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_box_lies_on_the_query_image(open_page: Open, width: int) -> None:
+    page = open_page(width=width)
+    image, drawn = (page.locator(f"#query {part}").bounding_box() for part in ("img", "svg"))
+    assert drawn == pytest.approx(image, abs=1)
+
+
 def test_without_the_video_boxes_are_shown_on_nothing(open_page: Open) -> None:
     page = open_page(thumbnails=())
     assert page.locator("#viewer rect.mark").count() == 1

@@ -129,5 +129,5 @@ def test_an_untrained_network_cannot_be_calibrated(tmp_path: Path, tiny_weights:
 
 def test_a_candidate_without_a_decoded_sample_shows_nothing() -> None:
     """A stretch of the smoothed curve may lie between decoded samples."""
-    candidate = Candidate((3, 4), 0.0, 0.0, 0.5)
+    candidate = Candidate((3, 4), 0.0, 0.0, 0.5, 0.5)
     assert not _shows_object(candidate, {}, None)  # type: ignore[arg-type]

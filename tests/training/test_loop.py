@@ -16,7 +16,9 @@ from torch import multiprocessing
 
 from clips import clip_batch
 from egohieraloc.config import NetworkConfig, preset
+from egohieraloc.data.base import Track
 from egohieraloc.errors import ConfigError, WeightsError
+from egohieraloc.localize import Localizer
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.settings import override
 from egohieraloc.training import checkpoint
@@ -26,6 +28,7 @@ from egohieraloc.training.loop import LossNotFiniteError, Run, train
 from egohieraloc.training.losses import LossWeights
 from egohieraloc.training.optim import OptimConfig, build_optimizer, learning_rate_factor
 from egohieraloc.training.shared_norm import share_norms
+from egohieraloc.training.validate import Answers, Share, Validation
 
 SMALL = override(preset("tiny"), ["input_size=128", "query_sizes=[64,32]"])
 SHORT = OptimConfig(
@@ -95,23 +98,31 @@ def test_a_killed_process_leaves_a_checkpoint_to_resume_from(tmp_path: Path) -> 
     assert_equal_states(resumed, train(build(), source, config, Run(tmp_path / "whole")))
 
 
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainState, list[dict[str, float]]]:
+    """A whole run: its state and its log."""
+    folder = tmp_path_factory.mktemp("whole")
+    return train(build(), source, SHORT, Run(folder)), log_of(folder)
+
+
 @pytest.mark.parametrize("killed_at", [1, 3, 5])
-def test_a_killed_and_resumed_run_ends_with_the_same_bits(tmp_path: Path, killed_at: int) -> None:
+def test_a_killed_and_resumed_run_ends_with_the_same_bits(
+    tmp_path: Path, killed_at: int, uninterrupted: tuple[TrainState, list[dict[str, float]]]
+) -> None:
     def dying(step: int) -> ClipBatch:
         if step == killed_at:
             raise Killed
         return source(step)
 
-    whole = train(build(), source, SHORT, Run(tmp_path / "whole"))
     with pytest.raises(Killed):
-        train(build(), dying, SHORT, Run(tmp_path / "killed"))
-    saved = (tmp_path / "killed" / checkpoint.CHECKPOINT).exists()
+        train(build(), dying, SHORT, Run(tmp_path))
+    saved = (tmp_path / checkpoint.CHECKPOINT).exists()
     assert saved == (killed_at >= 2)
-    resumed = train(build(seed=int(saved)), source, SHORT, Run(tmp_path / "killed", resume=saved))
+    resumed = train(build(seed=int(saved)), source, SHORT, Run(tmp_path, resume=saved))
+    whole, log = uninterrupted
     assert_equal_states(whole, resumed)
-    assert not list((tmp_path / "killed").glob(".*"))
-    first, second = log_of(tmp_path / "whole"), log_of(tmp_path / "killed")
-    assert first[-1]["total"] == second[-1]["total"]
+    assert not list(tmp_path.glob(".*"))
+    assert log[-1]["total"] == log_of(tmp_path)[-1]["total"]
 
 
 def test_an_interrupted_checkpoint_leaves_the_one_before(
@@ -202,6 +213,7 @@ def test_average_follows_the_weights() -> None:
     torch.testing.assert_close(state.averaged.coarse, before + 0.9 + 0.1 * 0.001)
 
 
+@pytest.mark.slow
 def test_a_compiled_network_learns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
 
@@ -264,8 +276,22 @@ def test_the_number_of_frozen_stages_is_checked(tmp_path: Path, count: int) -> N
         train(build(), source, override(SHORT, [f"freeze_stages={count}"]), Run(tmp_path))
 
 
-DISTRIBUTED = override(SHORT, ["steps=4", "freeze_norm=backbone", "negatives=0"])
+DISTRIBUTED = override(SHORT, ["steps=4", "freeze_norm=backbone", "negatives=0", "validate_every=4"])
 NO_CONTRAST = LossWeights(contrast=0)  # like negatives, it only sees the clips of its own process
+
+
+def validation(folder: Path, share: Share) -> Validation:
+    """Ten queries, of which the first three are found; a file says who answered which."""
+
+    def answer(localizer: Localizer, share: Share) -> Answers:
+        box, there, elsewhere = [(10.0, 10.0, 50.0, 50.0)], [3], [7]
+        for number in range(share[0], 10, share[1]):
+            with (folder / f"answered-{share[0]}.txt").open("a") as file:
+                file.write(f"{number} ")
+            found = there if number < 3 else elsewhere
+            yield number, Track.from_boxes(there, box), Track.from_boxes(found, box), 1 - number / 20
+
+    return Validation(answer, folder, torch.device("cpu"), resume=False, share=share)
 
 
 def worker(rank: int, processes: int, port: int, folder: str) -> None:
@@ -281,7 +307,12 @@ def worker(rank: int, processes: int, port: int, folder: str) -> None:
     torch.set_num_threads(1)
     part = part_of_batch(4, rank, processes)
     state = train(
-        build(), lambda step: source(step).take(part), DISTRIBUTED, Run(Path(folder)), weights=NO_CONTRAST
+        build(),
+        lambda step: source(step).take(part),
+        DISTRIBUTED,
+        Run(Path(folder)),
+        weights=NO_CONTRAST,
+        validate=validation(Path(folder), (rank, processes)),
     )
     torch.save(state.network.state_dict(), Path(folder) / f"rank{rank}.pt")
     torch.save(through_a_norm(part_of_batch(6, rank, processes)), Path(folder) / f"norm{rank}.pt")
@@ -315,8 +346,10 @@ def flat(network: EgoHieraLocNet, state: dict[str, torch.Tensor] | None) -> torc
 
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
     """With the same batches in total; one absent clip among four makes the parts unequal."""
-    one = train(build(), source, DISTRIBUTED, Run(tmp_path / "one"), weights=NO_CONTRAST)
-    (tmp_path / "two").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    validate = validation(tmp_path / "one", (0, 1))
+    one = train(build(), source, DISTRIBUTED, Run(tmp_path / "one"), weights=NO_CONTRAST, validate=validate)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -335,7 +368,11 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
         )
         torch.testing.assert_close(joined, value, rtol=1e-10, atol=1e-12)
     single, double = log_of(tmp_path / "one"), log_of(tmp_path / "two")
-    assert len(single) == len(double) == DISTRIBUTED.steps
+    assert len(single) == len(double) == DISTRIBUTED.steps + 1  # and the validation
+    assert single[-1]["success"] == double[-1]["success"] == 30
+    answered = [(tmp_path / "two" / f"answered-{r}.txt").read_text().split() for r in range(2)]
+    assert answered == [["0", "2", "4", "6", "8"], ["1", "3", "5", "7", "9"]]
+    assert (tmp_path / "two" / "best.json").read_text() == (tmp_path / "one" / "best.json").read_text()
     for row, other in zip(single, double, strict=True):
         for name in set(row) - {"time_s", "elapsed_s", "contrast", "data_wait", "frames_per_s"}:
             assert other[name] == pytest.approx(row[name], rel=1e-3, abs=2e-4), name
@@ -384,10 +421,10 @@ def test_parts_of_a_batch() -> None:
         part_of_batch(4, 0, 3)
 
 
-def test_tiny_overfits_one_batch(tmp_path: Path) -> None:
-    batch = clip_batch(preset("tiny"), clips=4, times=1)
+def test_a_small_network_overfits_one_batch(tmp_path: Path) -> None:
+    batch = source(0)
     config = OptimConfig(
-        steps=70,
+        steps=50,
         warmup=10,
         learning_rate=8e-3,
         backbone_rate=1.0,
@@ -396,7 +433,7 @@ def test_tiny_overfits_one_batch(tmp_path: Path) -> None:
         log_every=10,
         checkpoint_every=10**6,
     )
-    train(build(preset("tiny")), lambda step: batch, config, Run(tmp_path))
+    train(build(), lambda step: batch, config, Run(tmp_path))
     last = log_of(tmp_path)[-1]
     assert last["mask_iou"] > 0.9
     assert last["presence_accuracy"] == 1

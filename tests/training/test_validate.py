@@ -17,7 +17,7 @@ from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Calibration, Weights, load_weights
 from egohieraloc.settings import override
 from egohieraloc.training.composer.composed_videos import compose_halves
-from egohieraloc.training.validate import Answers, Validation, composed_answers, ego4d_answers
+from egohieraloc.training.validate import ALL, Answers, Share, Validation, composed_answers, ego4d_answers
 from footage_world import write_ego4d
 from tiny_packs import calm_config, tiny_packs
 
@@ -39,9 +39,10 @@ def track(first: int, shift: float = 0.0) -> Track:
 def scripted(*rounds: list[tuple[Track, Track, float]]):
     waiting = list(rounds)
 
-    def answer(localizer: Localizer) -> Answers:
+    def answer(localizer: Localizer, share: Share) -> Answers:
         assert localizer.weights.calibration.threshold == 0  # no answer is rejected
-        return waiting.pop(0)
+        assert share == ALL
+        return [(number, *row) for number, row in enumerate(waiting.pop(0))]
 
     return answer
 
@@ -80,10 +81,15 @@ def test_composed_queries_all_have_an_answer_and_never_change(network: EgoHieraL
     answer_queries = composed_answers(halves)
     localizer = Localizer(Weights(network, Calibration(threshold=0.0), "tiny"), device="cpu")
     state = torch.get_rng_state()
-    first, second = list(answer_queries(localizer)), list(answer_queries(localizer))
+    first = list(answer_queries(localizer, ALL))
+    shares = [list(answer_queries(localizer, (number, 3))) for number in range(3)]
     assert torch.equal(torch.get_rng_state(), state)
-    assert len(first) == 4
-    for (truth, answer, score), (truth_again, answer_again, score_again) in zip(first, second, strict=True):
+    assert [[number for number, *_ in share] for share in shares] == [[0, 3], [1], [2]]
+    second = sorted((row for share in shares for row in share), key=lambda row: row[0])
+    assert [number for number, *_ in first] == [0, 1, 2, 3]
+    for (_, truth, answer, score), (_, truth_again, answer_again, score_again) in zip(
+        first, second, strict=True
+    ):
         assert len(truth) == 2
         assert np.array_equal(truth.boxes_xyxy, truth_again.boxes_xyxy)
         assert np.array_equal(answer.frames, answer_again.frames)
@@ -96,17 +102,19 @@ def test_ego4d_queries(tmp_path: Path, network: EgoHieraLocNet) -> None:
     localizer = Localizer(
         Weights(network, Calibration(threshold=0.0), "tiny"), device="cpu", cache=tmp_path / "c"
     )
-    answers = list(ego4d_answers(path, tmp_path / "clips", 3)(localizer))
-    assert len(answers) == 4
-    assert [truth.frames.tolist() for truth, _, _ in answers[:2]] == [[*range(4, 10)], [*range(8, 15)]]
-    for _, answer, score in answers:
+    answer_queries = ego4d_answers(path, tmp_path / "clips", 3)
+    answers = list(answer_queries(localizer, ALL))
+    assert [number for number, *_ in answers] == [0, 1, 2, 3]
+    assert [truth.frames.tolist() for _, truth, _, _ in answers[:2]] == [[*range(4, 10)], [*range(8, 15)]]
+    assert [number for number, *_ in answer_queries(localizer, (1, 2))] == [2, 3]
+    for _, _, answer, score in answers:
         assert answer.is_contiguous
         assert 0 <= score <= 1
     content = json.loads(path.read_text())
     crop = content["videos"][0]["clips"][0]["annotations"][0]["query_sets"]["1"]["visual_crop"]
     crop |= {"x": -500.0}  # outside the image: a miss
     path.write_text(json.dumps(content))
-    (_, nothing, score), *_ = ego4d_answers(path, tmp_path / "clips", 3)(localizer)
+    (_, _, nothing, score), *_ = ego4d_answers(path, tmp_path / "clips", 3)(localizer, ALL)
     assert (len(nothing), score) == (0, 0)
     with pytest.raises(DataError, match=r"No clip of .* is in .*validation.queries=0"):
         ego4d_answers(path, tmp_path, 3)

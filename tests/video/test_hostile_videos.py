@@ -12,6 +12,7 @@ import pytest
 
 from egohieraloc.errors import VideoError
 from egohieraloc.video import container
+from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 
@@ -70,3 +71,22 @@ def test_negative_times_begin_at_zero(tmp_path: Path) -> None:
     assert video.times_s[0] == 0
     assert np.diff(video.times_s) == pytest.approx(0.1)
     assert video.frame(4).rgb.mean() == pytest.approx(80, abs=3)
+
+
+def test_8k(tmp_path: Path) -> None:
+    """7680x4320, as cameras record it: read whole, and small for the network."""
+    with av.open(str(tmp_path / "a.mkv"), "w") as output:
+        stream = output.add_stream("mjpeg", rate=5)
+        stream.width, stream.height, stream.pix_fmt = 7680, 4320, "yuvj420p"
+        grey = av.VideoFrame(7680, 4320, "yuvj420p")
+        for plane, value in zip(grey.planes, (200, 128, 128), strict=True):
+            plane.update(bytes([value]) * plane.buffer_size)
+        for number in range(2):
+            grey.pts = number
+            output.mux(stream.encode(grey))
+        output.mux(stream.encode())
+    video = Video.open(tmp_path / "a.mkv")
+    assert (video.info.width, video.info.height, video.info.num_frames) == (7680, 4320, 2)
+    rgb = video.frame(1).rgb
+    assert rgb.shape == (4320, 7680, 3)
+    assert Letterbox(7680, 4320, 64).apply(rgb)[32, 32] == pytest.approx(200, abs=3)

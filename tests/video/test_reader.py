@@ -37,6 +37,11 @@ KINDS = {
     "raw.h264": {},
     "vp8.webm": {"codec": "libvpx", "options": {"auto-alt-ref": "1", "lag-in-frames": "16"}},
     "vp9.webm": {"codec": "libvpx-vp9", "options": {"cpu-used": "8"}},
+    "hevc.mp4": {"codec": "libx265", "options": {"x265-params": "bframes=3:keyint=12:log-level=none"}},
+    "layers.mp4": {
+        "codec": "libx265",
+        "options": {"x265-params": "bframes=3:temporal-layers=2:log-level=none"},
+    },
 }
 
 
@@ -68,13 +73,26 @@ def test_every_kind_of_file_gives_the_right_frames(make_video, name: str) -> Non
         assert numbers([video.frame(index)]) == [index]
 
 
-@pytest.mark.parametrize("name", ["bframes.mp4", "open_gop.mkv", "h264.mp4"])
+@pytest.mark.parametrize("name", ["bframes.mp4", "open_gop.mkv", "h264.mp4", "hevc.mp4", "layers.mp4"])
 def test_left_out_frames_change_no_pixel_of_the_others(make_video, name: str) -> None:
     path = make_video(name, frames=60, **KINDS[name])
     with av.open(str(path)) as plain:
         wanted = [frame.to_ndarray(format="rgb24") for frame in plain.decode(video=0)]
     for frame in Video.open(path).samples(4):
         assert np.array_equal(frame.rgb, wanted[frame.index])
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"), [("bframes.mp4", True), ("hevc.mp4", True), ("layers.mp4", False)]
+)
+def test_frames_that_no_other_builds_on_are_not_decoded(make_video, name: str, left_out: bool) -> None:
+    """But for HEVC in several temporal layers: a frame may be marked and yet be needed by a higher one."""
+    path = make_video(name, frames=60, **KINDS[name])
+    pts = Video.open(path).backend.pts
+    with container_module._opened(path) as (container, stream):
+        decoded = list(container_module._decoded(container, stream, set(pts[::6].tolist())))
+    assert {frame.pts for frame in decoded} >= set(pts[::6].tolist())
+    assert (len(decoded) < 50) == left_out
 
 
 def test_hidden_images_of_vp8_are_not_counted(make_video) -> None:

@@ -32,8 +32,9 @@ class FakeMemoryLocalizer:
     """Of more than two views it finds nothing; it fails for a blue one; the file `hold` keeps it busy."""
 
     cache: Path
-    weights: ClassVar[Any] = SimpleNamespace(features_fingerprint="fake")
-    predictor: ClassVar[Any] = SimpleNamespace(config=SimpleNamespace(input_size=64))
+    predictor: ClassVar[Any] = SimpleNamespace(
+        config=SimpleNamespace(input_size=64), features_fingerprint="fake", engine="torch"
+    )
     config: ClassVar[Any] = SimpleNamespace(search=SearchConfig(fps=5.0))
 
     def encode(self, video: Video, *, progress: Progress = no_progress) -> EncodedVideo:

@@ -84,6 +84,28 @@ def test_the_query_is_the_frame_of_that_time(serve: Callable[..., Any], clip: Pa
         assert bgr[20, 20, 2] > 180
 
 
+def test_several_views_of_one_object(serve: Callable[..., Any], clip: Path, tmp_path: Path) -> None:
+    """Images first, then moments of the video; all of them are in the answer."""
+    write_image(tmp_path / "crop.png", np.full((24, 32, 3), (220, 30, 30), np.uint8))
+    with serve() as client:
+        video_id, crop = upload(client, clip)["id"], (tmp_path / "crop.png").read_bytes()
+        asked = client.post(
+            f"/videos/{video_id}/queries",
+            data={"time_s": ["1.0", "2.0"], "box": ["", "4,4,10,10", "30,30,40,40", "50,30,40,40"]},
+            files=[("image", ("one.png", crop)), ("image", ("two.png", crop))],
+        ).json()
+        assert asked["box"] == [0, 0, 32, 24]
+        assert [(view["box"], view["seen_at_s"]) for view in asked["others"]] == [
+            ([4, 4, 14, 14], None),
+            ([30, 30, 70, 70], 1.0),
+            ([50, 30, 90, 70], 2.0),
+        ]
+        assert wait_for(client, asked["id"], "done")["found"]
+        kept = Result.load(tmp_path / "page" / "queries" / asked["id"] / "answer").query
+    assert [view.image.shape for view in kept.views] == [(24, 32, 3)] * 2 + [(HEIGHT, WIDTH, 3)] * 2
+    assert [view.box.xyxy for view in kept.views[1:]] == [tuple(v["box"]) for v in asked["others"]]
+
+
 @pytest.mark.parametrize(("form", "box"), [({}, [0, 0, 32, 24]), ({"box": "4,4,10,10"}, [4, 4, 14, 14])])
 def test_a_query_by_image(
     client: TestClient, video_id: str, tmp_path: Path, form: dict[str, str], box: list[float]

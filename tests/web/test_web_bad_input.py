@@ -135,15 +135,18 @@ def test_unknown_ids(client: TestClient, path: str, name: str) -> None:
         ({"box": "10,10,30,30"}, "Say what to look for"),
         ({}, "Say what to look for"),
         ({"time_s": "99", "box": "10,10,30,30"}, "must lie between 0 and 4.000 s"),
-        ({"time_s": "-1", "box": "10,10,30,30"}, "time_s: Input should be greater than or equal to 0"),
-        ({"time_s": "nan", "box": "10,10,30,30"}, "time_s: "),
-        ({"time_s": "soon", "box": "10,10,30,30"}, "time_s: "),
+        ({"time_s": "-1", "box": "10,10,30,30"}, "time_s.0: Input should be greater than or equal to 0"),
+        ({"time_s": "nan", "box": "10,10,30,30"}, "time_s.0: "),
+        ({"time_s": "soon", "box": "10,10,30,30"}, "time_s.0: "),
+        ({"time_s": ["1", "2"], "box": "10,10,30,30"}, "a box for each of the 2 views, images first, got 1"),
+        ({"time_s": ["1"] * 17, "box": ["10,10,30,30"] * 17}, "at most 16 views"),
+        ({"time_s": "1", "box": ""}, "Say what to look for"),
         ({"time_s": "1", "box": "10,10,30,30", "until_s": "-inf"}, "until_s: "),
         ({"time_s": "1", "box": "10,10,30,30", "in_3d": "maybe"}, "in_3d: "),
     ],
 )
 def test_queries_nobody_can_answer(
-    client: TestClient, video_id: str, form: dict[str, str], words: str
+    client: TestClient, video_id: str, form: dict[str, Any], words: str
 ) -> None:
     error = refusal(client.post(f"/videos/{video_id}/queries", data=form), 422)
     assert words in error
@@ -214,7 +217,7 @@ def test_an_image_size_beyond_all_measure(
     write_image(tmp_path / "big.png", np.zeros((20, 20, 3), np.uint8))
     source = QuerySource(clip, tmp_path / "big.png", None, None)
     with pytest.raises(Exception, match="too many pixels"):
-        media.prepare_query(None, no_progress, tmp_path, source)
+        media.prepare_query(None, no_progress, tmp_path, [source])
 
 
 def test_the_type_check_survives_a_death(

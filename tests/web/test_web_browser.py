@@ -354,6 +354,32 @@ def test_an_image_instead_of_a_box(open_page: Open, tmp_path: Path) -> None:
     wait_for_headline(page, "Last seen")
 
 
+def test_several_views_join_in_one_question(open_page: Open, live: Live, tmp_path: Path) -> None:
+    """Two photos chosen at once, and a box in the video; one of the photos is taken back."""
+    names = [tmp_path / f"{name}.png" for name in ("front", "back")]
+    for name in names:
+        write_image(name, np.full((30, 40, 3), (220, 30, 30), np.uint8))
+    page = open_page()
+    assert page.is_hidden("#another")
+    page.set_input_files("#image-file", names)
+    page.wait_for_selector("#kept li:nth-child(1)")
+    assert page.inner_text("#hint").startswith("back.png")
+    page.click("#another")
+    page.wait_for_selector("#kept li:nth-child(2)")
+    assert page.inner_text("#hint") == "Show it from another side, or ask."
+    draw_box(page, 10, 30, 50, 70)
+    page.wait_for_selector("#another:not([hidden])")
+    page.click("#kept li:nth-child(1) .remove")
+    screenshot(page, "several-views")
+    page.click("#ask")
+    wait_for_headline(page, "Last seen")
+    with httpx.Client(base_url=live.url, timeout=60) as client:
+        (video,) = client.get("/videos").json()
+        (query,) = client.get(f"/videos/{video['id']}/queries").json()
+    assert query["box"] == [0, 0, 40, 30]
+    assert [view["seen_at_s"] for view in query["others"]] == [0.0]
+
+
 def test_files_can_be_dropped(open_page: Open, clip: Path, tmp_path: Path) -> None:
     page = open_page(empty=True)
     drop = """([bytes, name, type]) => {

@@ -183,7 +183,8 @@ def test_not_found_gives_advice_and_a_grey_guess(open_page: Open, live: Live) ->
     wait_for_headline(page, "Not seen in this video")
     assert page.locator("#hints li").count() == 3
     assert page.locator("#overlay-link").is_hidden()
-    assert page.locator("#curve rect").count() == 0  # nothing is shaded
+    assert page.locator("#curve rect, #curve .threshold").count() == 0  # nothing is shaded, nothing can end
+    assert "ends below" not in page.inner_text("#legend")
     page.click("#not-this")
     wait_for_words(page, "A guess, too unsure to be an answer")
     wait_for_still(page, "0:03.0")
@@ -198,7 +199,7 @@ def test_the_first_visit_offers_the_demo(open_page: Open) -> None:
     page.click("#demo")
     page.wait_for_selector("#watch:not([hidden])")
     assert "demo" in page.inner_text("#subline")
-    assert page.locator("#demo-row").is_hidden()
+    page.wait_for_selector("#demo-row", state="hidden")
 
 
 def test_the_wheel_scrolls_on_over_the_3d_view(open_page: Open) -> None:

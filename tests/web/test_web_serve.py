@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +22,12 @@ from typing import Any
 
 import pytest
 import torch
+import uvicorn
 from typer.testing import CliRunner
 from web_clients import Live
 
 from egohieraloc.cli import app
-from egohieraloc.cli.serve import _is_local
+from egohieraloc.cli.serve import _is_local, serve
 from egohieraloc.config import preset
 from egohieraloc.errors import ConfigError, MissingExtraError, WeightsError
 from egohieraloc.models.network import EgoHieraLocNet
@@ -90,6 +96,53 @@ def test_the_real_server_end_to_end(served: subprocess.Popen[str], clip: Path, t
     _, said = served.communicate(timeout=60)
     assert served.returncode in (0, 130)
     assert "Traceback" not in said
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """One that this machine gave itself, and its key."""
+    openssl = shutil.which("openssl") or pytest.skip("openssl is not installed")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    kind = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    place = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
+    subprocess.run([openssl, "req", *kind, *place], check=True, capture_output=True)
+    return cert, key
+
+
+def test_over_tls(
+    weights: Path, tmp_path: Path, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who knows the certificate is answered; who does not, and who speaks plainly, learns nothing."""
+    started: list[uvicorn.Server] = []
+
+    class Kept(uvicorn.Server):
+        def __init__(self, config: uvicorn.Config) -> None:
+            super().__init__(config)
+            started.append(self)
+
+    monkeypatch.setattr(uvicorn, "Server", Kept)
+    monkeypatch.setattr(os, "umask", lambda mode: 0)  # of all tests
+    cert, key = certificate
+    given = {"folder": tmp_path / "page", "model": str(weights), "tls_cert": cert, "tls_key": key}
+    thread = threading.Thread(target=serve, kwargs={**given, "port": 0, "token": "a-token-of-some-length"})
+    thread.start()
+    try:
+        _wait(lambda: started and started[0].started)
+        port = started[0].servers[0].sockets[0].getsockname()[1]
+        url, headers = f"https://127.0.0.1:{port}/videos", {"Authorization": "Bearer a-token-of-some-length"}
+        request = urllib.request.Request(url, headers=headers)
+        known = ssl.create_default_context(cafile=str(cert))
+        with urllib.request.urlopen(request, context=known, timeout=20) as response:
+            assert json.load(response) == []
+        with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            urllib.request.urlopen(request, timeout=20)
+        plain = urllib.request.Request(url.replace("https", "http"), headers=headers)
+        with pytest.raises((OSError, http.client.HTTPException)):
+            urllib.request.urlopen(plain, timeout=20)
+    finally:
+        for server in started:
+            server.should_exit = True
+        thread.join()
 
 
 def test_a_sender_who_gives_up_leaves_nothing(live: Live, tmp_path: Path) -> None:

@@ -1,11 +1,17 @@
-"""`egohieraloc calibrate`: fit the score and the threshold of a weights file."""
+"""`egohieraloc calibrate`: fit the score, its threshold and the segmenter's quality of a weights file."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from egohieraloc.config import QueryMaskConfig
+    from egohieraloc.models.weights import Calibration
+    from egohieraloc.training.calibrate import Evidence
+    from egohieraloc.training.segmenter_fit import Segmented
 
 
 def calibrate(
@@ -16,29 +22,56 @@ def calibrate(
         int, typer.Option(help="Queries per round, each in a composed video of its own.")
     ] = 96,
     rounds: Annotated[int, typer.Option(help="Rounds, each with new videos.")] = 6,
+    segmenter_only: Annotated[
+        bool, typer.Option("--segmenter-only", help="Leave the score and its threshold as they are.")
+    ] = False,
 ) -> None:
-    """Calibrate the answer's score on composed videos of objects held out from training."""
-    import numpy as np
-
-    from egohieraloc.models.weights import copy_weights
+    """Calibrate the answer's score and the segmenter's quality on composed clips of held-out objects."""
+    from egohieraloc.models.weights import copy_weights, load_weights
     from egohieraloc.training import calibrate as calibration
     from egohieraloc.training.composer.packs import read_packs
+    from egohieraloc.training.segmenter_fit import calibrate_segmenter
 
     packs = read_packs(data, split="val", limit=calibration.PACK_LIMIT)
-    fitted, evidence = calibration.calibrate(model, packs, queries=queries, rounds=rounds)
-    copy_weights(model, out, fitted)
-    correct = [e for e in evidence if e.correct]
-    lowest = calibration.rejecting_threshold(
-        np.array([e.logit for e in evidence if not e.present]), np.array([e.logit for e in correct])
+    query_mask, segmented = calibrate_segmenter(model, packs, queries=queries)
+    _tell_segmenter(query_mask, segmented)
+    if segmenter_only:
+        fitted = load_weights(model).calibration
+    else:
+        fitted, evidence = calibration.calibrate(
+            model, packs, queries=queries, rounds=rounds, query_mask=query_mask
+        )
+        _tell_score(fitted, evidence)
+    copy_weights(model, out, fitted, query_mask=query_mask)
+    print(f"Wrote {out}.")
+
+
+def _tell_segmenter(fitted: QueryMaskConfig, segmented: list[Segmented]) -> None:
+    from egohieraloc.training.segmenter_fit import plain, quality_error
+
+    before, after = (quality_error(segmented, line) for line in (plain(fitted), fitted))
+    print(
+        f"Quality of the query's mask = sigmoid({fitted.slope:.3f} * logit + {fitted.steadiness:.3f} * "
+        f"steadiness + {fitted.offset:.3f}): the IoU of {len(segmented)} masks, sound and degraded, to "
+        f"within {after:.3f} ({before:.3f} before)."
     )
+
+
+def _tell_score(fitted: Calibration, evidence: list[Evidence]) -> None:
+    import numpy as np
+
+    from egohieraloc.training.calibrate import rejecting_threshold
+
+    correct = [e for e in evidence if e.correct]
+    absent = np.array([e.logit for e in evidence if not e.present])
+    lowest = rejecting_threshold(absent, np.array([e.logit for e in correct]))
     looks = fitted.looks
     print(
         f"{sum(e.present for e in evidence)} present objects ({len(correct)} answered correctly) and "
-        f"{sum(not e.present for e in evidence)} absent ones.\n"
+        f"{len(absent)} absent ones.\n"
         f"Score = sigmoid({fitted.slope:.3f} * logit(peak) + {fitted.offset:.3f}), "
-        f"threshold {fitted.threshold:.3f}: it rejects "
-        f"{sum(not e.present and e.logit < lowest for e in evidence)} of the absent ones and loses "
+        f"threshold {fitted.threshold:.3f}: it rejects {sum(absent < lowest)} of the absent ones and loses "
         f"{sum(e.logit < lowest for e in correct)} correct answers.\n"
         f"With a second look: sigmoid({looks.first:.3f} * first + {looks.second:.3f} * second + "
-        f"{looks.offset:.3f}), threshold {looks.threshold:.3f}.\nWrote {out}."
+        f"{looks.offset:.3f}), threshold {looks.threshold:.3f}."
     )

@@ -56,7 +56,7 @@ COMMANDS = {
     "calibrate": Command(
         "calibrate",
         "calibrate",
-        "Calibrate the answer's score on composed videos of objects held out from training.",
+        "Calibrate the answer's score and the segmenter's quality on composed clips of held-out objects.",
     ),
     "quantize": Command(
         "quantize",
@@ -70,6 +70,9 @@ COMMANDS = {
         "serve",
         "serve",
         "Serve a page for the browser: choose a video, draw a box around an object, see where it was last.",
+    ),
+    "poses": Command(
+        "poses", "poses", "Find the camera poses of VQ3D's clips, in metres of their scans. Can be run again."
     ),
     "eval": Command("eval", "app", "Run over a benchmark and score the predictions."),
     "score": Command("score", "app", "Score prediction files and prepare submissions."),

@@ -11,7 +11,7 @@ import typer
 
 from egohieraloc.clock import parse_time
 from egohieraloc.config import SearchConfig
-from egohieraloc.errors import QueryError
+from egohieraloc.errors import DataError, QueryError
 from egohieraloc.query import Query, parse_box
 from egohieraloc.types import Box
 from egohieraloc.video.reader import Video
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 Model = Annotated[str, typer.Option(help="Name of shipped weights, or a .safetensors file.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps ...; by default the best there is.")]
 Engine = Annotated[
-    str | None, typer.Option(help="torch or openvino; by default the fastest there is for the device.")
+    str | None,
+    typer.Option(
+        help="torch, openvino, or compiled (torch.compile: for hours of video on a GPU); by default the best."
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -80,6 +83,20 @@ QueryMasks = Annotated[
 ]
 
 
+def folder(path: Path) -> Path:
+    """A folder that is there, by its whole name: other processes may start elsewhere."""
+    if not path.is_dir():
+        raise DataError(f"There is no folder {path}.")
+    return path.resolve()
+
+
+def file(path: Path) -> Path:
+    """The same of a file."""
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.")
+    return path.resolve()
+
+
 def build_localizer(
     model: str,
     device: str | None,
@@ -112,17 +129,38 @@ def build_localizer(
 
 
 @dataclass(frozen=True)
+class SystemOptions:
+    """The network and how it runs."""
+
+    model: Model = "mini"
+    device: Device = None
+    engine: Engine = None
+    fps: Fps = "5"
+    settings: Settings = None
+
+    def localizer(self, cache: Path, *, engine: str | None = None) -> Localizer:
+        """engine: where none was given."""
+        chosen = self.engine or engine
+        return build_localizer(self.model, self.device, self.settings, self.fps, cache, engine=chosen)
+
+
+@dataclass(frozen=True)
 class QueryOptions:
     """What --query, --box, --at and --query-mask say; each may come once for every view of the object."""
 
-    images: Sequence[Path]
-    boxes: Sequence[str]
-    moments_s: Sequence[float]
-    masks: Sequence[Path]
+    images: QueryImages = None
+    boxes: QueryBoxes = None
+    moments_s: Moments = None
+    masks: QueryMasks = None
 
     @property
     def files(self) -> tuple[Path, ...]:
-        return (*self.images, *self.masks)
+        return (*(self.images or ()), *(self.masks or ()))
+
+    @property
+    def given(self) -> bool:
+        """Whether there is any."""
+        return any((self.images, self.boxes, self.moments_s, self.masks))
 
     def read(self, video: Video | None) -> Query:
         """Crops, images and boxes, or moments of the video and boxes."""
@@ -149,7 +187,7 @@ class QueryOptions:
     def _count(self, name: str, wanted: int) -> int:
         given = {"--box": self.boxes, "--at": self.moments_s, "--query-mask": self.masks}
         for option, values in given.items():
-            if len(values) not in (0, wanted):
+            if values and len(values) != wanted:
                 raise QueryError(
                     f"Got {wanted} {name} and {len(values)} {option}: give {option} once for each, in the "
                     "same order, or not at all."
@@ -160,7 +198,8 @@ class QueryOptions:
         self, count: int
     ) -> tuple[Sequence[Box | None], Sequence[float | None], Sequence[Path | None]]:
         none = [None] * count
-        return [parse_box(box) for box in self.boxes] or none, self.moments_s or none, self.masks or none
+        boxes = [parse_box(box) for box in self.boxes or ()]
+        return boxes or none, self.moments_s or none, self.masks or none
 
 
 def _number(text: str) -> float:

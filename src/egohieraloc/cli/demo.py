@@ -22,8 +22,9 @@ from egohieraloc.report.build import save_report
 from egohieraloc.types import Floats, Localization3D, ResponseTrack
 from egohieraloc.video.reader import Video
 
-# Enough for a clean clip of 40 s, and quick: a map of every third sample; the others are registered into it.
+# Enough for a clean clip of 40 s, and quick: every second sample has a pose, and two of three are in the map.
 DEMO_SETTINGS = [
+    "sfm.max_frames=100",
     "sfm.max_image_side=480",
     "sfm.max_map_frames=67",
     "sfm.overlap=8",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property, wraps
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ import typer
 
 from egohieraloc import threads
 from egohieraloc.cli import common, score
+from egohieraloc.cli.option_groups import spread
 from egohieraloc.config import FusionConfig
 from egohieraloc.data.base import ClipQueries, QueryKey
 from egohieraloc.data.ego4d import read_vq2d
@@ -26,7 +26,13 @@ from egohieraloc.evaluation.predictions import TrackAnswer, read_vq2d_prediction
 from egohieraloc.evaluation.run_ovq2d import FEATURES_ALONE, Budget, Forget, Ovq2dAnswers
 from egohieraloc.evaluation.run_tracking import EgoTracksAnswers, Trek150Answers
 from egohieraloc.evaluation.run_vq2d import ClipAnswers, System, Vq2dAnswers
-from egohieraloc.evaluation.run_vq3d import ScanCameras, Vq3dAnswers, mapped_queries, median_depth_variance
+from egohieraloc.evaluation.run_vq3d import (
+    DepthModel,
+    ScanCameras,
+    Vq3dAnswers,
+    mapped_queries,
+    median_depth_variance,
+)
 from egohieraloc.evaluation.runner import Execution, run_benchmark, run_info
 from egohieraloc.inference.store import default_cache
 from egohieraloc.models.weights import find_weights
@@ -84,23 +90,8 @@ class RunOptions:
 
 
 def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command whose first parameter is `RunOptions`: their fields become options beside its own."""
-
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        shared = dict(inspect.signature(RunOptions, eval_str=True).parameters)
-        shared["out"] = shared["out"].replace(default=Path(f"{name}.jsonl"))
-
-        @wraps(function)
-        def call(**options: Any) -> None:
-            function(RunOptions(**{field: options.pop(field) for field in shared}), **options)
-
-        annotations, *others = shared.values()
-        parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (annotations, *own, *others)]
-        vars(call)["__signature__"] = inspect.Signature(parameters)
-        return app.command(name)(call)
-
-    return register
+    """A command that takes `RunOptions` and writes to a file of its own name."""
+    return lambda function: app.command(name)(spread(function, out=Path(f"{name}.jsonl")))
 
 
 @command("vq2d")
@@ -108,7 +99,7 @@ def eval_vq2d(run: RunOptions, clips: Clips, split: score.Split = None) -> None:
     """Ego4D VQ2D: the last appearance before the query frame."""
     annotated = list(read_vq2d(run.annotations, split=split))
     about = run_info("vq2d", config=run.model_info, seed=SEED)
-    answers = Vq2dAnswers(system=run.system, clips=_folder(clips), strict=run.strict)
+    answers = Vq2dAnswers(system=run.system, clips=common.folder(clips), strict=run.strict)
     found = _run(annotated, answers, about, run)
     queries = [query for clip in annotated for query in clip.queries]
     if _has_truth([query.response is not None for query in queries]):
@@ -134,7 +125,7 @@ def eval_ovq2d(
     config = {"budget_mb": budget_mb, "forget": forget.value, **run.model_info}
     about = run_info("ovq2d", config=config, seed=SEED)
     budget = Budget(budget_mb * 1e6, forget) if budget_mb else None
-    answers = Ovq2dAnswers(system=run.system, clips=_folder(clips), strict=run.strict, budget=budget)
+    answers = Ovq2dAnswers(system=run.system, clips=common.folder(clips), strict=run.strict, budget=budget)
     found = _run(annotated, answers, about, run)
     queries = [query for clip in annotated for query in clip.queries]
     if _has_truth([query.response is not None for query in queries]):
@@ -146,14 +137,24 @@ def eval_vq3d(
     run: RunOptions,
     vq2d_annotations: Annotated[Path, typer.Option("--vq2d", help="The VQ2D annotations of the same split.")],
     mapping: Annotated[Path, typer.Option(help="mapping_vq2d_to_vq3d_queries_annotations_*.json.")],
-    poses: Annotated[Path, typer.Option(help="all_clips_camera_poses_*.json.")],
-    intrinsics: Annotated[Path, typer.Option(help="scan_to_intrinsics.json.")],
+    poses: Annotated[
+        Path, typer.Option(help="all_clips_camera_poses_*.json, or what `egohieraloc poses` wrote.")
+    ],
+    intrinsics: Annotated[
+        Path | None, typer.Option(help="scan_to_intrinsics.json; the poses of `egohieraloc poses` need none.")
+    ] = None,
     clips: Annotated[Path | None, typer.Option(help="Folder of clips, to search with our system.")] = None,
     tracks: Annotated[
         Path | None, typer.Option(help="A VQ2D prediction file to lift, of any system, instead of --clips.")
     ] = None,
     depth: Annotated[
         Path | None, typer.Option(help="Metric depth: <clip>/<frame>.png (16 bit, mm) or .npy (m).")
+    ] = None,
+    depth_model: Annotated[
+        str | None,
+        typer.Option(
+            help="A depth network of the hub, by name or folder, instead of --depth; reads --clips."
+        ),
     ] = None,
     sigma_0: Annotated[
         Path | None,
@@ -164,8 +165,11 @@ def eval_vq3d(
     split: score.Split = None,
 ) -> None:
     """Ego4D VQ3D: the object's place in the scan, from our 2D response tracks or given ones."""
-    if (clips is None) == (tracks is None):
-        raise DataError("Say where the response tracks come from: --clips DIR to search, or --tracks FILE.")
+    _check_sources(clips, tracks, depth, depth_model)
+    cameras = ScanCameras(
+        common.file(poses), intrinsics and common.file(intrinsics), depth and common.folder(depth)
+    )
+    cameras.check()
     places = list(read_vq3d(run.annotations, split=split))
     queries = [query for clip in read_vq2d(vq2d_annotations, split=split) for query in clip.queries]
     visual = visual_queries_of_places(places, queries, read_mapping(mapping))
@@ -174,18 +178,19 @@ def eval_vq3d(
         raise DataError(f"None of the {len(given)} predictions in {tracks} is for one of the 2D queries.")
     source = run.model_info if tracks is None else {"tracks": tracks.name}
     place = run.system.config.place
-    _check_fusion(place.fusion, depth, given)
+    _check_fusion(place.fusion, given, has_depth=depth is not None or depth_model is not None)
     if sigma_0 is not None:
         place = update(place, {"fusion": {"depth_variance": median_depth_variance(sigma_0, place.fusion)}})
-    config = {**source, "place": to_dict(place), "depth": depth is not None}
+    config = {**source, "place": to_dict(place), "depth": depth_model or depth is not None}
     about = run_info("vq3d", config=config, seed=SEED)
     answers = Vq3dAnswers(
         system=run.system,
-        clips=Path() if clips is None else _folder(clips),
+        clips=Path() if clips is None else common.folder(clips),
         strict=run.strict,
-        cameras=ScanCameras(_file(poses), _file(intrinsics), None if depth is None else _folder(depth)),
+        cameras=cameras,
         place=place,
         tracks=given,
+        depth_model=None if depth_model is None else DepthModel(depth_model, run.device),
     )
     found = _run(mapped_queries(places, visual), answers, about, run)
     if place.fusion.literal and place.fusion.depth_variance is None:
@@ -212,7 +217,7 @@ def eval_egotracks(
     annotated = list(read_egotracks(run.annotations, split=split))
     about = run_info("egotracks", config={"protocol": protocol.value, **run.model_info}, seed=SEED)
     answers = EgoTracksAnswers(
-        system=run.system, clips=_folder(clips), strict=run.strict, protocol=protocol.value
+        system=run.system, clips=common.folder(clips), strict=run.strict, protocol=protocol.value
     )
     found = _run(annotated, answers, about, run)
     queries = [query for clip in annotated for query in clip.queries]
@@ -226,22 +231,34 @@ def eval_trek150(run: RunOptions, protocol: score.TrekProtocolOption = score.Tre
     """TREK-150: every frame of a sequence, from its start, its anchors or its interactions."""
     sequences = list(read_trek150(run.annotations))
     about = run_info("trek150", config={"protocol": protocol.value, **run.model_info}, seed=SEED)
-    answers = Trek150Answers(system=run.system, clips=_folder(run.annotations), strict=run.strict)
+    answers = Trek150Answers(system=run.system, clips=common.folder(run.annotations), strict=run.strict)
     _run([sequence.clip(protocol.value) for sequence in sequences], answers, about, run)
     boxes = trek150.read_trek150_predictions(run.out, sequences, protocol.value)
     _finish(trek150.report_trek150(sequences, protocol.value, boxes), about, run)
 
 
+def _check_sources(
+    clips: Path | None, tracks: Path | None, depth: Path | None, depth_model: str | None
+) -> None:
+    """Tracks are searched or given, depth is computed or given; what is computed needs the clips."""
+    if (clips is None and tracks is None) or (clips and tracks and not depth_model):
+        raise DataError("Say where the response tracks come from: --clips DIR to search, or --tracks FILE.")
+    if depth_model and depth:
+        raise DataError("Give --depth or --depth-model, not both.")
+    if depth_model and clips is None:
+        raise DataError("--depth-model looks at the frames: give the folder of clips, --clips DIR.")
+
+
 def _check_fusion(
-    fusion: FusionConfig, depth: Path | None, tracks: Mapping[QueryKey, TrackAnswer] | None
+    fusion: FusionConfig, tracks: Mapping[QueryKey, TrackAnswer] | None, *, has_depth: bool
 ) -> None:
     """A mean of back-projected points needs depth; its semantic factors need confidences of masks."""
     if fusion.triangulate and not fusion.literal:
         return
-    if depth is None:
+    if not has_depth:
         raise DataError(
             "The paper's mean of back-projected points (place.fusion.literal=true or triangulate=false, so "
-            "also --paper and the rows gsjc-*) needs depth: give --depth DIR."
+            "also --paper and the rows gsjc-*) needs depth: give --depth DIR or --depth-model NAME."
         )
     if tracks and all(answer.frame_confidences is None for answer in tracks.values()):
         typer.echo(
@@ -292,18 +309,6 @@ def _existing(
         skipped = sum(len(clip.queries) for clip in missing)
         typer.echo(f"{note} Their {skipped} queries are left out.")
     return [clip for clip in clips if clip not in missing]
-
-
-def _folder(path: Path) -> Path:
-    if not path.is_dir():
-        raise DataError(f"There is no folder {path}.")
-    return path.resolve()
-
-
-def _file(path: Path) -> Path:
-    if not path.is_file():
-        raise DataError(f"There is no file {path}.")
-    return path.resolve()
 
 
 def _has_truth(known: Sequence[bool]) -> bool:

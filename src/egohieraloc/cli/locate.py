@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from egohieraloc.cli import common
-from egohieraloc.cli import space_options as space
+from egohieraloc.cli.option_groups import spread
+from egohieraloc.cli.space_options import SpaceOptions
 from egohieraloc.paper import settings_for
 from egohieraloc.progress import progress_bars
 from egohieraloc.report.build import write_views
@@ -38,28 +39,18 @@ HINTS = (
 )
 
 
+@spread
 def locate(
     video: Annotated[
         Path, typer.Argument(help="A video file, a folder of images, or an Aria recording (.vrs).")
     ],
-    query: common.QueryImages = None,
-    box: common.QueryBoxes = None,
-    at: common.Moments = None,
-    query_mask: common.QueryMasks = None,
+    *,
+    asked: common.QueryOptions,
     until: Until = None,
     out: Out = None,
     rrd: Rrd = None,
     in_3d: Annotated[bool, typer.Option("--3d", help="Also say where it is in space.")] = False,
-    cameras: space.Cameras = None,
-    intrinsics: space.Intrinsics = None,
-    time_offset: space.TimeOffset = None,
-    cameras_unit: space.CamerasUnit = None,
-    depth: space.Depth = None,
-    depth_model: space.DepthModel = None,
-    positions: space.Positions = None,
-    posed_images: space.Posed = None,
-    known_length: space.Length = None,
-    camera_height: space.Height = None,
+    space: SpaceOptions,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
     model: common.Model = "mini",
     device: common.Device = None,
@@ -76,18 +67,13 @@ def locate(
     Exit code 0: found; 3: not found; 2: a mistake in the command or a file.
     """
     source = Video.open(video, folder_fps=folder_fps)
-    asked = common.QueryOptions(query or (), box or (), at or (), query_mask or ())
     searched = asked.read(source)
-    given = space.SpaceOptions(
-        cameras, intrinsics, time_offset, cameras_unit, depth, depth_model,
-        positions, posed_images, known_length, camera_height,
-    )  # fmt: skip
-    sources = given.sources(source, in_3d=in_3d, device=device)
+    sources = space.sources(source, in_3d=in_3d, device=device)
     words = settings_for(settings, paper=paper)
     localizer = common.build_localizer(model, device, words, fps, cache, engine=engine, sam=sam)
     if rrd is not None:
         find_rerun()  # what is missing to write the answer shows now, not after the search
-    with answer_folder(out, video, *asked.files, cameras) if out else nullcontext() as folder:
+    with answer_folder(out, video, *asked.files, space.cameras) if out else nullcontext() as folder:
         with progress_bars(enabled=not json) as progress:
             result = localizer.locate(
                 searched, source, until_s=until, in_3d=in_3d, space=sources, progress=progress

@@ -15,7 +15,7 @@ from egohieraloc.data.base import HasKey, QueryKey
 from egohieraloc.data.ego4d import VisualQuery, read_vq2d
 from egohieraloc.data.ego4d_3d import PlaceQuery, read_mapping, read_vq3d, visual_queries_of_places
 from egohieraloc.data.egotracks import TrackingQuery, read_clip_lengths, read_egotracks
-from egohieraloc.data.trek150 import read_trek150
+from egohieraloc.data.trek150 import TrekSequence, read_trek150
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import egotracks, submission, submission_check, tables, trek150, vq2d, vq3d
 from egohieraloc.evaluation.predictions import read_vq2d_predictions
@@ -128,6 +128,7 @@ def score_trek150(
 ) -> None:
     """TREK-150: SS, NPS, GSR and recall, by attribute."""
     sequences = list(read_trek150(annotations))
+    tell_problems([run for sequence in sequences for run in sequence.runs(protocol.value)])
     boxes = trek150.read_trek150_predictions(predictions, sequences, protocol.value)
     report = trek150.report_trek150(sequences, protocol.value, boxes)
     publish(report, _about("trek150", annotations, predictions), json)
@@ -214,7 +215,7 @@ def submit(
         answers = _joined(predictions, lambda path: egotracks.read_egotracks_predictions(path, tracked))
         submission.write_egotracks_submission(out, tracked, answers, _lengths(clip_info))
     else:
-        sequences = list(read_trek150(annotations))
+        sequences = _whole_trek150(annotations)
         boxes = _joined(predictions, lambda path: trek150.read_all_protocols(path, sequences))
         submission.write_trek150_submission(out, sequences, boxes, tracker_name=tracker_name)
     check_submission(benchmark, annotations, out, clip_info)
@@ -237,7 +238,7 @@ def check_submission(
             _tracking_queries(annotations, None), _lengths(clip_info), submission
         )
     else:
-        problems = submission_check.check_trek150(list(read_trek150(annotations)), submission)
+        problems = submission_check.check_trek150(_whole_trek150(annotations), submission)
     for problem in problems[:SHOWN_PROBLEMS]:
         typer.echo(f"  {problem}")
     if len(problems) > SHOWN_PROBLEMS:
@@ -267,6 +268,15 @@ def tell_problems(queries: Sequence[HasKey], *, strict: bool = False) -> None:
         raise DataError(f"{problems[0]} Without --strict it counts as not answered.")
     for problem in problems:
         typer.echo(f"Not answered: {problem}")
+
+
+def _whole_trek150(annotations: Path) -> list[TrekSequence]:
+    """A submission answers every run: a sequence that cannot be read is an error."""
+    sequences = list(read_trek150(annotations))
+    broken = next((sequence.problem for sequence in sequences if sequence.problem), "")
+    if broken:
+        raise DataError(broken)
+    return sequences
 
 
 def show(table: Table) -> None:

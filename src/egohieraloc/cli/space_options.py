@@ -1,4 +1,4 @@
-"""The options of `locate --3d`: where camera poses, depth and scale come from, if not from the video."""
+"""The options of --3d: where camera poses, depth and scale come from, if not from the video."""
 
 from __future__ import annotations
 
@@ -24,56 +24,47 @@ from egohieraloc.video.reader import Video
 if TYPE_CHECKING:
     from egohieraloc.localize import DepthSource, SpaceSources
 
-Cameras = Annotated[
-    Path | None,
-    typer.Option(
-        help="With --3d: poses of a device or program: cameras.json, COLMAP, transforms.json, TUM, EuRoC, "
-        "Record3D, Polycam, Aria's MPS."
-    ),
-]
-Intrinsics = Annotated[Path | None, typer.Option(help="The lens, for --cameras that hold none (TUM, EuRoC).")]
-TimeOffset = Annotated[
-    float | None, typer.Option(help="Time of the clock of --cameras at the start of the video, in seconds.")
-]
-CamerasUnit = Annotated[
-    Literal["m", "sfm"] | None, typer.Option(help="The unit of --cameras where the file does not say it.")
-]
-Depth = Annotated[
-    Path | None,
-    typer.Option(help="With --3d: metric depth maps: a folder (PNG, EXR, .npy), or Aria's depth VRS."),
-]
-DepthModel = Annotated[
-    str | None, typer.Option(help="With --3d: a depth network of the hub, by name or folder.")
-]
-Positions = Annotated[
-    Path | None, typer.Option(help="For metres: known camera positions, lines 'name x y z'.")
-]
-Posed = Annotated[
-    Path | None, typer.Option(help="For metres: a folder of five or more images with cameras.json.")
-]
-Length = Annotated[
-    str | None,
-    typer.Option(help="For metres: s,x1,y1,x2,y2,m: at s seconds these two pixels are m apart."),
-]
-Height = Annotated[
-    float | None, typer.Option(help="For metres: how high above the floor the camera is carried.")
-]
-
 
 @dataclass(frozen=True)
 class SpaceOptions:
     """The options as given."""
 
-    cameras: Path | None
-    intrinsics: Path | None
-    time_offset: float | None
-    cameras_unit: Literal["m", "sfm"] | None
-    depth: Path | None
-    depth_model: str | None
-    positions: Path | None
-    posed_images: Path | None
-    known_length: str | None
-    camera_height: float | None
+    cameras: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --3d: poses of a device or program: cameras.json, COLMAP, transforms.json, TUM, "
+            "EuRoC, Record3D, Polycam, Aria's MPS."
+        ),
+    ] = None
+    intrinsics: Annotated[
+        Path | None, typer.Option(help="The lens, for --cameras that hold none (TUM, EuRoC).")
+    ] = None
+    time_offset: Annotated[
+        float | None, typer.Option(help="Seconds on the clock of --cameras at the start of the video.")
+    ] = None
+    cameras_unit: Annotated[
+        Literal["m", "sfm"] | None, typer.Option(help="The unit of --cameras where the file does not say it.")
+    ] = None
+    depth: Annotated[
+        Path | None,
+        typer.Option(help="With --3d: metric depth maps: a folder (PNG, EXR, .npy), or Aria's depth VRS."),
+    ] = None
+    depth_model: Annotated[
+        str | None, typer.Option(help="With --3d: a depth network of the hub, by name or folder.")
+    ] = None
+    positions: Annotated[
+        Path | None, typer.Option(help="For metres: known camera positions, lines 'name x y z'.")
+    ] = None
+    posed_images: Annotated[
+        Path | None, typer.Option(help="For metres: a folder of five or more images with cameras.json.")
+    ] = None
+    known_length: Annotated[
+        str | None,
+        typer.Option(help="For metres: s,x1,y1,x2,y2,m: at s seconds these two pixels are m apart."),
+    ] = None
+    camera_height: Annotated[
+        float | None, typer.Option(help="For metres: how high above the floor the camera is carried.")
+    ] = None
 
     def sources(self, video: Video, *, in_3d: bool, device: str | None) -> SpaceSources | None:
         """What they describe, read and checked before anything is computed; None without --3d."""

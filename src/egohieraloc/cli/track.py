@@ -33,11 +33,14 @@ def track(
     folder_fps: common.FolderFps = 5.0,
     settings: common.Settings = None,
     paper: common.Paper = False,
+    sam: Annotated[
+        str | None, typer.Option(help="The first mask by this SAM, a hub name or folder, not the whole box.")
+    ] = None,
 ) -> None:
     """Follow an object through a video; prints one JSON line per frame: frame, time_s, box and score."""
     source = Video.open(video, folder_fps=folder_fps)
     words = settings_for(settings, paper=paper)
-    localizer = common.build_localizer(model, device, words, fps, None, engine=engine)
+    localizer = common.build_localizer(model, device, words, fps, None, engine=engine, sam=sam)
     region = parse_box(box)
     walks = [localizer.track(source, region, at_s=at)]
     if backward:

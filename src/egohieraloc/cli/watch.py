@@ -13,11 +13,14 @@ from typing import Annotated, Any
 import typer
 
 from egohieraloc.cli import common
-from egohieraloc.cli.memory import DEFAULT_FOLDER, Folder, open_memory
+from egohieraloc.cli.memory_folder import DEFAULT_FOLDER, Folder, open_memory
+from egohieraloc.cli.option_groups import spread
 
 
+@spread
 def watch(
     camera: Annotated[str, typer.Argument(help="A device (0, /dev/video0), a URL (rtsp://...) or a file.")],
+    *,
     memory: Folder = DEFAULT_FOLDER,
     name: Annotated[str | None, typer.Option(help="Name of the camera; by default from its address.")] = None,
     segment: Annotated[float, typer.Option(help="Seconds after which what was seen can be asked.")] = 30.0,
@@ -26,10 +29,7 @@ def watch(
     webhook: Annotated[
         str | None, typer.Option(help="POST an event to this address when a saved object is seen.")
     ] = None,
-    model: common.Model = "mini",
-    device: common.Device = None,
-    fps: common.Fps = "5",
-    settings: common.Settings = None,
+    system: common.SystemOptions,
 ) -> None:
     """Record a camera into a memory while it runs, so that it can be asked at any moment.
 
@@ -40,7 +40,7 @@ def watch(
     from egohieraloc.memory.watch import watch as watch_camera
     from egohieraloc.memory.webhook import Webhook
 
-    opened = open_memory(memory, model, device, fps, settings, create=True)
+    opened = open_memory(memory, system, create=True)
     options = WatchOptions(
         name=name,
         segment_s=segment,

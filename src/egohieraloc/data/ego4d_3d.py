@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from egohieraloc.data.ego4d import VisualQuery, annotation_name, clip_name
 from egohieraloc.data.stream import read_json, stream_object
 from egohieraloc.errors import DataError
 from egohieraloc.types import Floats
+
+POSES_PER_S = 5.0  # frames of a clip that have a place in the pose file
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +53,14 @@ class PlaceQuery:
 
 @dataclass(frozen=True, eq=False)
 class ClipPoses:
-    """Camera poses of a clip's frames at 5 per second, in the scan's frame."""
+    """Camera poses of a clip's frames at POSES_PER_S, in the scan's frame."""
 
     cam_from_world: Floats  # (N, 3, 4)
     is_good: NDArray[np.bool_]  # (N,) False also where the file has no matrix
     problem: str = ""  # why the clip's record cannot be used; then there are no frames
+    map_file: str = (
+        ""  # of `egohieraloc poses`: its lens, poses and points, named from the pose file's folder
+    )
 
 
 @dataclass(frozen=True)
@@ -128,12 +133,15 @@ def visual_queries_of_places(
 
 
 def read_clip_poses(path: str | Path) -> dict[str, ClipPoses]:
-    """`all_clips_camera_poses_*.json`: by clip."""
+    """`all_clips_camera_poses_*.json`, or what `egohieraloc poses` writes: by clip."""
     poses: dict[str, ClipPoses] = {}
     for clip_uid, clip in stream_object(path, array=""):
         try:
             with reading(f"{path}: clip {clip_uid}"):
-                poses[clip_uid] = _clip_poses(clip["camera_poses"], clip["good_poses"])
+                if reason := clip.get("reason"):
+                    raise DataError(str(reason))
+                found = _clip_poses(clip["camera_poses"], clip["good_poses"])
+                poses[clip_uid] = replace(found, map_file=str(clip.get("map", "")))
         except DataError as error:
             poses[clip_uid] = ClipPoses(np.zeros((0, 3, 4)), np.zeros(0, bool), str(error))
     return poses

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -28,7 +28,7 @@ class TrekRun:
     frames: Ints  # (N,) places in the sequence
     truth_xywh: Floats  # (N, 4)
     visible: NDArray[np.bool_]  # (N,)
-    problem: str = ""  # a sequence that cannot be read is an error
+    problem: str = ""  # why the sequence cannot be used; then there are no frames
 
     @property
     def passes(self) -> tuple[TrackingPass, ...]:
@@ -46,12 +46,20 @@ class TrekSequence:
     attributes: frozenset[str]
     anchors: tuple[tuple[int, bool], ...]  # (frame, backwards)
     interactions: tuple[tuple[int, int, int], ...]  # (first frame, last frame, index in HANDS)
+    problem: str = ""  # why it cannot be used; then all that is known are its images
 
     @property
     def frame_paths(self) -> list[Path]:
         return sorted((self.folder / "img").glob("*.jpg"))
 
+    def __len__(self) -> int:
+        """In frames."""
+        return len(self.frame_paths) if self.problem else len(self.truth_xywh)
+
     def runs(self, protocol: Protocol) -> tuple[TrekRun, ...]:
+        """A sequence with a problem has one, which carries it."""
+        if self.problem:
+            return (replace(self._run(protocol, "", np.zeros(0, np.int64)), problem=self.problem),)
         last = len(self.truth_xywh) - 1
         if protocol == "ope":
             return (self._run("ope", "", _span(0, last)),)
@@ -79,13 +87,17 @@ class TrekSequence:
 
 
 def read_trek150(folder: str | Path) -> Iterator[TrekSequence]:
-    """Sequences sorted by name: folders that hold a `groundtruth_rect.txt`."""
+    """Sequences sorted by name: folders that hold a `groundtruth_rect.txt`. A broken one says so."""
     folder = Path(folder)
     found = sorted(folder.glob("*/groundtruth_rect.txt"))
     if not found:
         raise DataError(f"{folder} holds no TREK-150 sequence (a folder with groundtruth_rect.txt).")
     for path in found:
-        yield _read_sequence(path.parent)
+        folder = path.parent
+        try:
+            yield _read_sequence(folder)
+        except DataError as error:
+            yield TrekSequence(folder.name, folder, np.zeros((0, 4)), frozenset(), (), (), str(error))
 
 
 def read_rectangles(path: str | Path) -> Floats:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -20,8 +21,8 @@ from egohieraloc.data.base import HasKey, QueryKey, Track, reading
 from egohieraloc.data.ego4d import VisualQuery, clip_name
 from egohieraloc.data.stream import read_object
 from egohieraloc.documents import parse_json
-from egohieraloc.errors import DataError
-from egohieraloc.files import atomic_path
+from egohieraloc.errors import DataError, OutputError
+from egohieraloc.files import atomic_path, locked
 from egohieraloc.types import Floats
 
 FORMAT = "egohieraloc_predictions"
@@ -140,27 +141,29 @@ _KINDS: dict[str, type[TrackAnswer] | type[PlaceAnswer]] = {"vq3d": PlaceAnswer}
 
 
 class PredictionLog:
-    """Our file while a run writes it. An answer is on disk as soon as `add` returns."""
+    """Our file while a run, one at a time, writes it. An answer is on disk as soon as `add` returns."""
 
     def __init__(self, path: str | Path, header: Mapping[str, Any]) -> None:
         """Start a file, or continue one that was written by the same run."""
         self.path = Path(path)
         self.header = parse_json(_line({FORMAT: FORMAT_NUMBER, **header}))
         self.answers: dict[QueryKey, Answer] = {}
-        if self.path.exists() and self.path.stat().st_size:
-            self._continue()
-        else:
-            with atomic_path(self.path) as temporary:
-                temporary.write_text(_line(self.header), encoding="utf-8")
-        self._file: IO[str] = self.path.open("a", encoding="utf-8")
+        self._open = ExitStack()
+        with self._open:
+            with self._writing():
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file: IO[bytes] = self._open.enter_context(self.path.open("ab", buffering=0))
+                self._open.enter_context(locked(self.path, wait=False))
+            if not self._continue():
+                self._write(self.header)
+            self._open = self._open.pop_all()
 
     def add(self, answer: Answer) -> None:
-        self._file.write(_line(answer.to_json()))
-        self._file.flush()
+        self._write(answer.to_json())
         self.answers[answer.key] = answer
 
     def close(self) -> None:
-        self._file.close()
+        self._open.close()
 
     def __enter__(self) -> PredictionLog:
         return self
@@ -168,10 +171,29 @@ class PredictionLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _continue(self) -> None:
+    def _write(self, record: Mapping[str, Any]) -> None:
+        line = _line(record).encode()
+        with self._writing():
+            if self._file.write(line) < len(line):
+                raise OSError("there is no room for the whole line")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except BlockingIOError as error:
+            raise DataError(
+                f"Another run is writing {self.path}. Wait for it, or give another --out."
+            ) from error
+        except OSError as error:
+            raise OutputError(f"Cannot write {self.path}: {error}. Is the disk full?") from error
+
+    def _continue(self) -> bool:
+        """Read what an earlier run has written, if it has; a line that it could not finish is cut off."""
         whole = self.path.read_bytes().rpartition(b"\n")[0]
-        if whole:
-            os.truncate(self.path, len(whole) + 1)
+        os.truncate(self.path, len(whole) + 1 if whole else 0)
+        if not whole:
+            return False
         header, answers = read_own(self.path)
         different = [
             k for k in sorted(header.keys() | self.header.keys()) if header.get(k) != self.header.get(k)
@@ -182,6 +204,7 @@ class PredictionLog:
                 "Resume with the same settings, or write to another file."
             )
         self.answers = answers
+        return True
 
 
 def write_own(path: str | Path, header: Mapping[str, Any], answers: Iterable[Answer]) -> None:

@@ -6,7 +6,6 @@ run is strict. Frames of answers are those of the annotation, boxes are in pixel
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -167,8 +166,7 @@ class ClipSearch:
         until = max(query.query_frame for query in queries)
         self.encoded = localizer.encode(video, until_s=until / fps)
         # The sample that stands for each frame before the last query frame, as far as the clip goes.
-        frames = np.arange(min(until, math.ceil(video.duration_s * fps - 0.01)))
-        shown = video.shown_at(frames / fps)
+        shown = video.shown_every(fps)[:until]
         self.samples: Ints = np.searchsorted(self.encoded.frame_index, shown, side="right") - 1
 
     def find(self, query: VisualQuery) -> LastAppearance:

@@ -1,18 +1,19 @@
-"""VQ3D: the last appearance in 2D, ours or from a prediction file, lifted with the benchmark's cameras."""
+"""VQ3D: the last appearance in 2D, ours or from a prediction file, lifted with given cameras or our own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from egohieraloc.config import FusionConfig, PlaceConfig
+from egohieraloc.config import DepthConfig, FusionConfig, PlaceConfig
 from egohieraloc.data.base import ClipQueries, QueryKey, group_by_clip
 from egohieraloc.data.ego4d import VisualQuery
 from egohieraloc.data.ego4d_3d import (
+    POSES_PER_S,
     ClipPoses,
     Intrinsics,
     PlaceQuery,
@@ -24,12 +25,24 @@ from egohieraloc.evaluation.predictions import PlaceAnswer, TrackAnswer, is_own,
 from egohieraloc.evaluation.run_vq2d import ClipAnswers, ClipSearch, LastAppearance
 from egohieraloc.evaluation.workers import AnswerQuery
 from egohieraloc.geometry.camera import Camera, CameraPose
-from egohieraloc.geometry.depth import read_depth_folder
+from egohieraloc.geometry.depth import fit_to_points, read_depth_folder
 from egohieraloc.geometry.place import last_appearance, object_views, place
-from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
-from egohieraloc.types import Box, DepthMap, Floats, FramePrediction, MaskConfidence, NotLocalized
+from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, load
+from egohieraloc.inference.predict import choose_device
+from egohieraloc.models.depth import DepthNetwork
+from egohieraloc.types import (
+    Box,
+    DepthMap,
+    DepthUnit,
+    Floats,
+    FramePrediction,
+    MaskConfidence,
+    NotLocalized,
+)
+from egohieraloc.video.reader import Video
 
 FindAppearance = Callable[[VisualQuery], LastAppearance]
+FindDepth = Callable[[Sequence[int], Reconstruction], dict[int, DepthMap]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +72,10 @@ def mapped_queries(
 
 @dataclass(frozen=True)
 class ScanCameras:
-    """The benchmark's files about the cameras, each read once in a process that needs it."""
+    """The files about the cameras, each read once in a process that needs it."""
 
-    poses: Path  # all_clips_camera_poses_*.json
-    intrinsics: Path  # scan_to_intrinsics.json
+    poses: Path  # all_clips_camera_poses_*.json, or of `egohieraloc poses`
+    intrinsics: Path | None = None  # scan_to_intrinsics.json; our own poses bring their lens
     depth: Path | None = None  # <clip>/<frame>.png or .npy; without it, points are triangulated from rays
 
     def __reduce__(self) -> tuple[type[ScanCameras], tuple[Path | None, ...]]:
@@ -74,7 +87,22 @@ class ScanCameras:
 
     @cached_property
     def _intrinsics_by_scan(self) -> dict[str, tuple[Intrinsics, ...]]:
-        return read_intrinsics(self.intrinsics)
+        return {} if self.intrinsics is None else read_intrinsics(self.intrinsics)
+
+    @cached_property
+    def _read_map(self) -> Callable[[Path], Reconstruction]:
+        return lru_cache(maxsize=1)(load)  # of the clip whose queries are being answered
+
+    def check(self) -> None:
+        """Poses of others need a lens."""
+        if self.intrinsics is not None:
+            return
+        for clip, poses in self._poses_by_clip.items():
+            if not poses.map_file and not poses.problem:
+                raise DataError(
+                    f"{self.poses} has no lens for clip {clip}: give --intrinsics FILE, or poses made by "
+                    "`egohieraloc poses`."
+                )
 
     def reconstruction(self, query: MappedQuery) -> Reconstruction | NotLocalized:
         """The camera path of the clip, in metres of the scan."""
@@ -84,6 +112,8 @@ class ScanCameras:
             return NotLocalized("the pose file does not have this clip")
         if poses.problem:
             return NotLocalized(poses.problem)
+        if poses.map_file:
+            return self._read_map(self.poses.parent / poses.map_file).resized(visual.width, visual.height)
         sizes = {(c.width, c.height): c for c in self._intrinsics_by_scan.get(query.scan_uid, ())}
         lens = sizes.get((visual.width, visual.height))
         if lens is None:
@@ -99,6 +129,36 @@ class ScanCameras:
         return read_depth_folder(folder, frames) if folder is not None and folder.is_dir() else {}
 
 
+@dataclass(frozen=True)
+class DepthModel:
+    """A depth network by its name; a process that needs it loads it once."""
+
+    name: str
+    device: str | None = None
+
+    def __reduce__(self) -> tuple[type[DepthModel], tuple[str, str | None]]:
+        return DepthModel, (self.name, self.device)
+
+    @cached_property
+    def _network(self) -> DepthNetwork:
+        return DepthNetwork.from_pretrained(self.name, device=str(choose_device(self.device)))
+
+    def maps(
+        self, video: Video, frames: Sequence[int], world: Reconstruction, config: DepthConfig
+    ) -> dict[int, DepthMap]:
+        """In metres, of frames of the annotation; relative ones are fitted to the points of the map."""
+        file_frame = dict(enumerate(video.shown_every(POSES_PER_S).tolist()))
+        shown = {frame: file_frame[frame] for frame in frames if frame in file_frame}
+        by_file = dict(self._network.predict(video.frames(sorted(set(shown.values())))))
+        maps = {frame: by_file[number] for frame, number in shown.items() if number in by_file}
+        if not len(world.points.xyz_world) and any(m.unit is DepthUnit.RELATIVE for m in maps.values()):
+            raise DataError(
+                f"{self.name} gives relative depth, which is fitted to points of a map: give poses made by "
+                "`egohieraloc poses`, or a metric depth network."
+            )
+        return fit_to_points(maps, world, config)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Vq3dAnswers(ClipAnswers):
     """VQ3D. With `tracks` nothing is searched: no clip is opened, no weights are loaded."""
@@ -107,13 +167,14 @@ class Vq3dAnswers(ClipAnswers):
     cameras: ScanCameras
     place: PlaceConfig
     tracks: Mapping[QueryKey, TrackAnswer] | None = None  # by VQ2D query
+    depth_model: DepthModel | None = None  # in place of the cameras' depth maps
 
     def has(self, clip: ClipQueries[MappedQuery]) -> bool:
-        return self.tracks is not None or super().has(clip)
+        return (self.tracks is not None and self.depth_model is None) or super().has(clip)
 
     def open(self, clip: ClipQueries[MappedQuery]) -> AnswerQuery:
-        find = self._find(clip)
-        return lambda query: self._answer(query, find)
+        find, depth = self._find(clip), self._depth(clip)
+        return lambda query: self._answer(query, find, depth)
 
     def _find(self, clip: ClipQueries[MappedQuery]) -> FindAppearance:
         tracks = self.tracks
@@ -122,16 +183,25 @@ class Vq3dAnswers(ClipAnswers):
         queries = tuple(query.visual for query in clip.queries)
         return ClipSearch(self.system.localizer, self.video(clip), queries, clip.fps).find
 
-    def _answer(self, query: MappedQuery, find: FindAppearance) -> PlaceAnswer:
+    def _depth(self, clip: ClipQueries[MappedQuery]) -> FindDepth:
+        model = self.depth_model
+        if model is None:
+            return lambda frames, world: self.cameras.depth_maps(clip.name, frames)
+        video = self.video(clip)
+        return lambda frames, world: model.maps(video, frames, world, self.place.depth)
+
+    def _answer(self, query: MappedQuery, find: FindAppearance, find_depth: FindDepth) -> PlaceAnswer:
         world = self.cameras.reconstruction(query)
         if isinstance(world, NotLocalized):
             return PlaceAnswer(query.key, None, reason=world.reason)
         found = find(query.visual)
-        return replace(self._placed(query, found, world), crop_sharpness=found.crop_sharpness)
+        depth = find_depth([p.frame_index for p in last_appearance(found.predictions)], world)
+        return replace(self._placed(query, found, world, depth), crop_sharpness=found.crop_sharpness)
 
-    def _placed(self, query: MappedQuery, found: LastAppearance, world: Reconstruction) -> PlaceAnswer:
+    def _placed(
+        self, query: MappedQuery, found: LastAppearance, world: Reconstruction, depth: dict[int, DepthMap]
+    ) -> PlaceAnswer:
         key, visual, seen = query.key, query.visual, found.predictions
-        depth = self.cameras.depth_maps(key.clip, [p.frame_index for p in seen])
         query_time_s = visual.query_frame / visual.fps
         # Without a pose for the query camera, the point in the scan is still an answer: from any other.
         viewer = world.nearest_posed(query_time_s)

@@ -33,7 +33,7 @@ class Execution:
 
 def run_benchmark(
     clips: Sequence[ClipQueries[HasKey]],
-    open_clip: OpenClip,
+    open_clip: OpenClip[Answer],
     path: str | Path,
     *,
     about: Mapping[str, Any],
@@ -63,7 +63,7 @@ def run_benchmark(
         raise DataError(f"{len(missing)} queries were not answered, the first is {missing[0]}.")
     ordered = {key: log.answers[key] for key in order}
     write_own(path, about, ordered.values())
-    unfinished.unlink()
+    unfinished.unlink(missing_ok=True)
     return ordered
 
 
@@ -98,7 +98,7 @@ def _without(clip: ClipQueries[HasKey], answered: Container[QueryKey]) -> ClipQu
 
 
 def _answers(
-    clips: Sequence[ClipQueries[HasKey]], open_clip: OpenClip, execution: Execution
+    clips: Sequence[ClipQueries[HasKey]], open_clip: OpenClip[Answer], execution: Execution
 ) -> Generator[Answer, None, None]:
     if execution.ray_address is not None:
         return answer_on_ray(clips, open_clip, execution.ray_address)

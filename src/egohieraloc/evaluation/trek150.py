@@ -36,6 +36,9 @@ class TrekScores:
     recall: float
 
 
+NOTHING = TrekScores(0.0, 0.0, 0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class TrekReport:
     protocol: Protocol
@@ -116,15 +119,17 @@ def score(
     sequences: Sequence[TrekSequence], protocol: Protocol, boxes: Mapping[QueryKey, Floats]
 ) -> TrekScores:
     """OPE: every sequence counts alike. MSE: runs by their length within a sequence, sequences by theirs.
-    HOI: all runs by their length. Lengths include invisible frames."""
+    HOI: all runs by their length. Lengths include invisible frames. A broken sequence scores 0."""
     of_sequences: list[tuple[TrekScores, int]] = []
     of_runs: list[tuple[TrekScores, int]] = []
     for sequence in sequences:
         runs = [(_scores(run, boxes), len(run.frames)) for run in sequence.runs(protocol)]
+        if sequence.problem:
+            runs = [(NOTHING, max(1, len(sequence)))]
         found = [(scores, length) for scores, length in runs if scores is not None]
         of_runs += found
         if found:
-            length = 1 if protocol == "ope" else len(sequence.truth_xywh)
+            length = 1 if protocol == "ope" else max(1, len(sequence))
             of_sequences.append((_weighted(found), length))
     if not of_runs:
         raise DataError(f"There is no {protocol} run to score: the object is never visible.")
@@ -139,7 +144,7 @@ def report_trek150(
         raise DataError(
             f"None of the {len(boxes)} predictions is for one of the {len(keys)} {protocol} runs."
         )
-    sequences = [s for s in sequences if any(run.visible.any() for run in s.runs(protocol))]
+    sequences = [s for s in sequences if s.problem or any(run.visible.any() for run in s.runs(protocol))]
     overall = score(sequences, protocol, boxes)
     rows = []
     for name in sorted(set().union(*(s.attributes for s in sequences))):
@@ -153,7 +158,7 @@ def read_trek150_predictions(
 ) -> dict[QueryKey, Floats]:
     """A tracker's result folder (with ope/, mse/, hoi/), a challenge JSON, or our own file."""
     path = Path(path)
-    runs = [run for s in sequences for run in s.runs(protocol)]
+    runs = [run for s in sequences for run in s.runs(protocol) if not run.problem]
     if path.is_dir():
         files = {run.key: path / protocol / f"{result_name(run.key)}.txt" for run in runs}
         return {key: read_rectangles(file) for key, file in files.items() if file.exists()}

@@ -1,4 +1,4 @@
-"""Clips answered one after the other, in several processes of this machine, or on a Ray cluster."""
+"""Clips worked on one after the other, in several processes of this machine, or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -11,29 +11,33 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from egohieraloc.children import end_with_parent, safe_start
 from egohieraloc.data.base import ClipQueries, HasKey
-from egohieraloc.errors import EgoHieraLocError, MissingExtraError
+from egohieraloc.errors import EgoHieraLocError
 from egohieraloc.evaluation.predictions import Answer
+from egohieraloc.ray_cluster import ray_cluster
 
 AnswerQuery = Callable[[Any], Answer]
+AnswerT = TypeVar("AnswerT", covariant=True)
 RETRIES = 3  # of a clip whose worker on a Ray cluster died
 GPU_SHARE = 0.25  # of a GPU, for each clip in progress on a Ray cluster that has some
 
 
-class OpenClip(Protocol):
+class OpenClip(Protocol[AnswerT]):
     """A system under evaluation: given a clip, it gets ready (decodes, encodes) and answers queries.
 
     It is sent to other processes, so it must be picklable: a class, not a closure. A process receives it
     once, so what it loads and keeps in itself is loaded once per process.
     """
 
-    def __call__(self, clip: ClipQueries[Any]) -> AbstractContextManager[AnswerQuery]: ...
+    def __call__(self, clip: ClipQueries[Any]) -> AbstractContextManager[Callable[[Any], AnswerT]]: ...
 
 
-def answer_clips(clips: Iterable[ClipQueries[HasKey]], open_clip: OpenClip) -> Generator[Answer, None, None]:
+def answer_clips(
+    clips: Iterable[ClipQueries[HasKey]], open_clip: OpenClip[AnswerT]
+) -> Generator[AnswerT, None, None]:
     """In this process, in order."""
     for clip in clips:
         with open_clip(clip) as answer:
@@ -42,8 +46,8 @@ def answer_clips(clips: Iterable[ClipQueries[HasKey]], open_clip: OpenClip) -> G
 
 
 def answer_in_processes(
-    clips: Sequence[ClipQueries[HasKey]], open_clip: OpenClip, workers: int
-) -> Generator[Answer, None, None]:
+    clips: Sequence[ClipQueries[HasKey]], open_clip: OpenClip[AnswerT], workers: int
+) -> Generator[AnswerT, None, None]:
     """In processes of this machine. Each has its own pipe: one that dies loses nothing but its clip."""
     context = multiprocessing.get_context("spawn")
     waiting = deque(clips)
@@ -80,7 +84,7 @@ def answer_in_processes(
             process.join()
 
 
-def _work(connection: Connection, open_clip: OpenClip) -> None:
+def _work(connection: Connection, open_clip: OpenClip[Any]) -> None:
     """Answer the clips that come through the pipe; None says that a clip is done."""
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
@@ -98,18 +102,15 @@ def _work(connection: Connection, open_clip: OpenClip) -> None:
 
 
 def answer_on_ray(
-    clips: Sequence[ClipQueries[HasKey]], open_clip: OpenClip, address: str
-) -> Generator[Answer, None, None]:
+    clips: Sequence[ClipQueries[HasKey]],
+    open_clip: OpenClip[AnswerT],
+    address: str,
+    *,
+    gpu_share: float = GPU_SHARE,
+) -> Generator[AnswerT, None, None]:
     """On a Ray cluster, which retries the clip of a worker that died; answers received are not repeated."""
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError("ray", "scale") from error
-    started = not ray.is_initialized()
-    if started:
-        ray.init(address=None if address == "local" else address, log_to_driver=False)
-    try:
-        share = GPU_SHARE if ray.cluster_resources().get("GPU") else 0
+    with ray_cluster(address) as ray:
+        share = gpu_share if ray.cluster_resources().get("GPU") else 0
         remote = ray.remote(_work_on_ray).options(
             num_returns="streaming", max_retries=RETRIES, num_gpus=share
         )
@@ -123,19 +124,16 @@ def answer_on_ray(
                 del running[ready]
             except ray.exceptions.WorkerCrashedError:
                 raise _died(running[ready]) from None
-    finally:
-        if started:
-            ray.shutdown()
 
 
-def _work_on_ray(clip: ClipQueries[HasKey], pickled: bytes) -> Generator[Answer, None, None]:
+def _work_on_ray(clip: ClipQueries[HasKey], pickled: bytes) -> Generator[Any, None, None]:
     yield from answer_clips([clip], _unpickled(pickled))
 
 
 @lru_cache(maxsize=1)
-def _unpickled(open_clip: bytes) -> OpenClip:
+def _unpickled(open_clip: bytes) -> OpenClip[Any]:
     """Ray's workers get it with every clip: unpickling it once keeps what it has loaded."""
-    system: OpenClip = pickle.loads(open_clip)
+    system: OpenClip[Any] = pickle.loads(open_clip)
     return system
 
 

@@ -214,7 +214,7 @@ def _track_reader(
 
 def _trek150(folder: Path) -> BenchmarkQueries:
     """Whole sequences from their first frame (OPE)."""
-    sequences = list(read_trek150(folder))
+    sequences = [sequence for sequence in read_trek150(folder) if not sequence.problem]
     runs = [sequence.runs("ope")[0] for sequence in sequences]
     items = tuple(
         BenchmarkQuery(

@@ -80,15 +80,18 @@ def draw_attributes(
 
 
 def _mean_curves(name: str, sequences: Sequence[TrekSequence], boxes: Boxes) -> dict[str, Floats]:
-    """Every sequence has the same weight; one without a prediction counts as lost from the start."""
-    runs = [sequence.runs("ope")[0] for sequence in sequences]
+    """Every sequence has the same weight; one without a prediction counts as lost from the start, and one
+    that cannot be used as never found."""
+    runs = [sequence.runs("ope")[0] for sequence in sequences if not sequence.problem]
+    lost = sum(1 for sequence in sequences if sequence.problem)
     if not any(run.key in boxes for run in runs):
         raise DataError(f"'{name}' has no OPE prediction for any of the {len(runs)} sequences.")
     found = [
         trek150.run_curves(run, boxes[run.key] if run.key in boxes else np.full_like(run.truth_xywh, np.nan))
         for run in runs
     ]
+    known = [curves for curves in found if curves is not None]
     return {
-        field: np.mean([getattr(curves, field) for curves in found if curves is not None], axis=0)
+        field: np.sum([getattr(curves, field) for curves in known], axis=0) / (len(known) + lost)
         for field, *_ in PLOTS
     }

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from egohieraloc.clock import clock
 from egohieraloc.config import FusionConfig, PlaceConfig
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import CameraPose
@@ -19,6 +20,10 @@ from egohieraloc.types import DepthMap, DepthUnit, FramePrediction, Localization
 
 _NO_DISTANCE = (
     "its distance cannot be told: there is no depth for it, and it was not seen from sides that differ enough"
+)
+_BEYOND_THE_LENS = (
+    "it is seen only at the rim of the image, beyond what the lens is calibrated for: no direction is known "
+    "there"
 )
 _HELD = "it moves against the scene, as in a hand, so only its last view counts"
 _PUT_DOWN = "it was moved while it was in sight, so only its last views count"
@@ -42,7 +47,6 @@ def place(
     """
     config = config or PlaceConfig()
     counts = {"posed_frames": reconstruction.num_posed, "num_frames": len(reconstruction.frames)}
-    gap = f"{config.max_pose_gap_s:g} s"
     if not predictions:
         return NotLocalized("the object was not found in the video", **counts)
     if reconstruction.num_posed == 0:
@@ -51,11 +55,15 @@ def place(
     within_s = math.inf if config.max_pose_gap_s > 0 else reconstruction.frame_gap_s / 2
     query_frame = reconstruction.nearest_posed(query_time_s, within_s=within_s)
     if query_frame is None:
-        return NotLocalized(f"the query time ({query_time_s:.1f} s) has no camera pose of its own", **counts)
-    views = object_views(last_appearance(predictions), reconstruction, depth or {}, config)
-    if not views:
+        return NotLocalized(f"the query time ({clock(query_time_s)}) has no camera pose of its own", **counts)
+    appearance = last_appearance(predictions)
+    if not _posed(appearance, reconstruction, config.max_pose_gap_s):
+        gap = f"{config.max_pose_gap_s:g} s"
         reason = f"no frame that shows the object, nor one within {gap} of it, has a camera pose"
         return NotLocalized(reason, **counts)
+    views = object_views(appearance, reconstruction, depth or {}, config)
+    if not views:
+        return NotLocalized(_BEYOND_THE_LENS, **counts)
     fused, doubts = fuse(views, config.fusion), list[str]()
     if fused is not None and not config.fusion.literal and not rests_at(fused.point_world, latest(views)):
         fused, doubt = _of_moving_object(views, reconstruction, depth or {}, config.fusion)
@@ -142,17 +150,23 @@ def object_views(
             f"Depth is in {', '.join(wrong)} and the camera path in {expected.value}. Fit relative maps with "
             "geometry.depth.fit_to_points, or make the path metric with geometry.depth.scale_by_depth."
         )
-    posed: list[tuple[FramePrediction, CameraPose]] = [
-        (prediction, reconstruction.poses[prediction.frame_index])
-        for prediction in predictions
-        if prediction.frame_index in reconstruction.poses
-    ] or _borrowed_pose(predictions, reconstruction, config.max_pose_gap_s)
     points = object_points(predictions, reconstruction, config)
     views = [
         lift(p, reconstruction.camera, pose, config, depth_map=depth.get(p.frame_index), points=points)
-        for p, pose in posed
+        for p, pose in _posed(predictions, reconstruction, config.max_pose_gap_s)
     ]
     return [view for view in views if np.isfinite(view.ray_world).all()]
+
+
+def _posed(
+    predictions: Sequence[FramePrediction], reconstruction: Reconstruction, max_gap_s: float
+) -> list[tuple[FramePrediction, CameraPose]]:
+    """The predictions with their frames' poses, or when none has one, one with a pose near in time."""
+    return [
+        (prediction, reconstruction.poses[prediction.frame_index])
+        for prediction in predictions
+        if prediction.frame_index in reconstruction.poses
+    ] or _borrowed_pose(predictions, reconstruction, max_gap_s)
 
 
 def _borrowed_pose(

@@ -128,17 +128,23 @@ def read_known_positions(path: str | Path, names: Sequence[str] = ()) -> KnownPo
 
 
 def read_posed_images(folder: str | Path) -> PosedImages:
-    """A folder of images called by number (`12.jpg`, `000012.png`) and their `cameras.json` in metres."""
-    cameras = read_cameras(Path(folder) / "cameras.json")
-    files = {int(path.stem): path for path in Path(folder).iterdir() if path.stem.isdecimal()}
-    anchors = tuple(
-        Anchor(read_image(files[index]), cameras.camera, pose.center_world)
-        for index, pose in cameras.poses.items()
-        if index in files
-    )
-    if len(anchors) < MIN_CAMERAS or cameras.unit != "m":
+    """A folder of images called by number (`12.jpg`, `000012.png`) and their `cameras.json` in metres; or of
+    any names and `positions.txt`, lines `name x y z` in metres: then their lens is estimated."""
+    folder = Path(folder)
+    if (folder / "positions.txt").exists():
+        positions = read_positions(folder / "positions.txt")
+        anchors = tuple(Anchor(read_image(folder / name), None, center) for name, center in positions.items())
+        unit = "m"
+    else:
+        cameras = read_cameras(folder / "cameras.json")
+        files = {int(path.stem): path for path in folder.iterdir() if path.stem.isdecimal()}
+        posed = [(files[index], pose.center_world) for index, pose in cameras.poses.items() if index in files]
+        anchors = tuple(Anchor(read_image(file), cameras.camera, center) for file, center in posed)
+        unit = cameras.unit
+    if len(anchors) < MIN_CAMERAS or unit != "m":
         raise GeometryError(
             f"{folder} must hold at least {MIN_CAMERAS} images called by number, and a cameras.json with "
-            f"their poses in metres; it has {len(anchors)} with a pose, in the unit {cameras.unit!r}."
+            f"their poses in metres, or images and a positions.txt with lines 'name x y z'; it has "
+            f"{len(anchors)} with a pose, in the unit {unit!r}."
         )
     return PosedImages(anchors)

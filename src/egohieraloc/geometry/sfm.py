@@ -1,7 +1,7 @@
 """Structure from motion with pycolmap, run as a process of its own: `python -m egohieraloc.geometry.sfm DIR`.
 
-The only file that imports pycolmap, whose failures may end the process: `sfm_process.py` starts it, reads its
-progress (one JSON line each) and survives it. DIR holds job.json and images/; features and matches stay in
+The failures of pycolmap may end the process: `sfm_process.py` starts it, reads its progress (one JSON line
+each) and survives it. DIR holds job.json and images/; features and matches stay in
 its database, so that a stopped run resumes. Follows the appendix "Camera Pose Estimation".
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from egohieraloc.geometry.align import align
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.check import MatchedPair, drop_unreliable_poses
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints, save
+from egohieraloc.geometry.resection import Resected, image_name, position_of, resect
 from egohieraloc.geometry.selection import (
     Pair,
     attaching_pairs,
@@ -40,6 +41,7 @@ from egohieraloc.geometry.selection import (
 _MIN_CALIBRATION_FRAMES = 10
 _ANCHOR_NEIGHBOURS = 20  # frames each anchor is matched with
 _ATTACHING_GROWTH = 3.0  # how far the map grows before all attached frames are adjusted together
+_ENOUGH_RESECTED = 0.9  # of the frames outside the map; with fewer the map must grow to reach them
 _BLOCK = 50  # frames or, times ten, pairs between two lines of progress
 _SMALL_SIDE = 800  # below it SIFT starts at double size, which costs four times as much ...
 _FEW_FEATURES = 400  # ... where a frame would have fewer features than this
@@ -59,7 +61,7 @@ class SfmJob:
     full_size: tuple[int, int]  # and of the frames
     focal_px: float | None  # in pixels of the frames, where it is known
     config: SfmConfig
-    anchor_camera: Camera | None = None
+    anchor_camera: Camera | None = None  # where it is known
     anchor_center: tuple[tuple[float, ...], ...] = ()  # known positions of the anchors' cameras
 
     @property
@@ -70,7 +72,7 @@ class SfmJob:
 
     @staticmethod
     def name(position: int) -> str:
-        return f"{position:06d}.jpg"
+        return image_name(position)
 
     def write(self, folder: Path) -> None:
         write_json(folder / "job.json", asdict(self))
@@ -111,19 +113,25 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
     if job.focal_px is None and config.calibration_frames:
         _calibrate(folder, job)
     mapped = sharpest_per_window(job.sharpness, config.max_map_frames)
-    _match(folder, job, _map_pairs(folder, job, mapped), "matching")
+    pairs = _map_pairs(folder, job, mapped)
+    _match(folder, job, pairs, "matching")
+    _verify_again(folder, job, keep=pairs | _calibration_pairs(job))
     _report("mapping")
     model = _largest(_map(folder, job, [job.name(i) for i in mapped]))
     if model is None:
         raise NoMapError("the frames do not overlap enough")
     others = sorted(set(range(count)) - set(_positions(model)))
+    resected: dict[int, Resected] = {}
     if others or job.anchors:
         pairs = attaching_pairs(_positions(model), others, neighbours=config.attach_neighbours)
         _match(folder, job, pairs | _anchor_pairs(folder, job, mapped), "attaching")
         _report("registering")
-        model = _attach(folder, job, model)
-    reduced = drop_unreliable_poses(_to_reconstruction(model, job), config, _neighbour_matches(folder, job))
-    found = reduced.resized(*job.full_size)
+        if not job.anchors:
+            resected = resect(folder / "database.db", model, pairs, config)
+        if job.anchors or len(resected) < _ENOUGH_RESECTED * len(others):
+            model, resected = _attach(folder, job, model), {}
+    whole = _to_reconstruction(model, job, resected)
+    found = drop_unreliable_poses(whole, config, _neighbour_matches(folder, job)).resized(*job.full_size)
     return _aligned(found, model, job) if job.anchors else found
 
 
@@ -150,9 +158,11 @@ def _extract(folder: Path, job: SfmJob) -> None:
             reader.existing_camera_id = 1
         block = range(start, min(start + _BLOCK, len(job.frame_index)))
         _extract_block(folder, "database.db", block, reader, options)
-    if job.anchor_camera is not None:
-        params = ",".join(str(v) for v in job.anchor_camera.params)
-        reader = pycolmap.ImageReaderOptions(camera_model=job.anchor_camera.model, camera_params=params)
+    if job.anchors:
+        reader = pycolmap.ImageReaderOptions(camera_model="SIMPLE_PINHOLE")  # renders have no distortion
+        if job.anchor_camera is not None:
+            params = ",".join(str(v) for v in job.anchor_camera.params)
+            reader = pycolmap.ImageReaderOptions(camera_model=job.anchor_camera.model, camera_params=params)
         _extract_block(folder, "database.db", job.anchors, reader, options)
 
 
@@ -182,22 +192,47 @@ def _extract_block(folder: Path, database: str, positions: Iterable[int], reader
 
 
 def _calibrate(folder: Path, job: SfmJob) -> None:
-    """A better focal length from a few sharp consecutive frames, where they give a map."""
+    """A better focal length from a few sharp consecutive frames, where they give a map. It is found once:
+    with the matches of later stages it would come out otherwise."""
     import pycolmap
 
     run = sharpest_run(job.sharpness, job.config.calibration_frames)
     if len(run) < _MIN_CALIBRATION_FRAMES:
         return
-    pairs = {(run[i], run[j]) for i, j in sequential_pairs(len(run), len(run))}
-    _match(folder, job, pairs, "calibrating")
-    model = _largest(_map(folder, job, [job.name(i) for i in run]))
-    if model is None or model.num_reg_images() < _MIN_CALIBRATION_FRAMES:
-        return
+    known = folder / "camera.json"
+    if not known.exists():
+        _match(folder, job, _calibration_pairs(job), "calibrating")
+        model = _largest(_map(folder, job, [job.name(i) for i in run]))
+        good = model is not None and model.num_reg_images() >= _MIN_CALIBRATION_FRAMES
+        write_json(known, next(iter(model.cameras.values())).params.tolist() if good else None)
+    params = read_json(known)
+    if params is not None:
+        with pycolmap.Database.open(folder / "database.db") as database:
+            camera = database.read_camera(1)
+            camera.params = params
+            camera.has_prior_focal_length = True
+            database.update_camera(camera)
+
+
+def _calibration_pairs(job: SfmJob) -> set[Pair]:
+    if not job.config.calibration_frames:
+        return set()
+    run = sharpest_run(job.sharpness, job.config.calibration_frames)
+    return {(run[i], run[j]) for i, j in sequential_pairs(len(run), len(run))}
+
+
+def _verify_again(folder: Path, job: SfmJob, *, keep: Iterable[Pair]) -> None:
+    """Forget which matches of other pairs were verified: a killed run had come to attaching frames, and the
+    map must be made from the same pairs as in one that was not killed."""
+    import pycolmap
+
     with pycolmap.Database.open(folder / "database.db") as database:
-        camera = database.read_camera(1)
-        camera.params = next(iter(model.cameras.values())).params
-        camera.has_prior_focal_length = True
-        database.update_camera(camera)
+        numbers = {image.name: image.image_id for image in database.read_all_images()}
+        kept = {frozenset(numbers[job.name(position)] for position in pair) for pair in keep}
+        for pair in database.read_two_view_geometry_num_inliers()[0]:
+            images = pycolmap.pair_id_to_image_pair(pair)
+            if frozenset(images) not in kept:
+                database.delete_two_view_geometry(*images)
 
 
 def _map_pairs(folder: Path, job: SfmJob, mapped: Sequence[int]) -> set[Pair]:
@@ -310,10 +345,10 @@ def _largest(models: Sequence[Any]) -> Any:
 
 
 def _positions(model: Any) -> list[int]:
-    return sorted(int(Path(image.name).stem) for image in model.images.values() if image.has_pose)
+    return sorted(position_of(image) for image in model.images.values() if image.has_pose)
 
 
-def _to_reconstruction(model: Any, job: SfmJob) -> Reconstruction:
+def _to_reconstruction(model: Any, job: SfmJob, resected: Mapping[int, Resected]) -> Reconstruction:
     lens = model.cameras[1]
     camera = Camera(lens.model.name, lens.width, lens.height, tuple(float(v) for v in lens.params))
     row = {point: i for i, point in enumerate(model.points3D)}
@@ -321,12 +356,17 @@ def _to_reconstruction(model: Any, job: SfmJob) -> Reconstruction:
     poses: dict[int, CameraPose] = {}
     seen: list[tuple[int, int, float, float]] = []
     for image in model.images.values():
-        position = int(Path(image.name).stem)
+        position = position_of(image)
         if not image.has_pose or position in job.anchors:
             continue
         index = job.frame_index[position]
         poses[index] = CameraPose(image.cam_from_world().matrix())
         seen += [(index, row[p.point3D_id], *p.xy) for p in image.get_observation_points2D()]
+    for position, frame in resected.items():
+        index = job.frame_index[position]
+        poses[index] = CameraPose(frame.cam_from_world)
+        rows = zip(frame.point_ids.tolist(), frame.pixels.tolist(), strict=True)
+        seen += [(index, row[point], x, y) for point, (x, y) in rows]
     frames = tuple(
         PosedFrame(index, time_s, poses.get(index))
         for index, time_s in zip(job.frame_index, job.time_s, strict=True)
@@ -360,7 +400,7 @@ def _aligned(found: Reconstruction, model: Any, job: SfmJob) -> Reconstruction:
     pairs = [
         (image.projection_center(), job.anchor_center[position - len(job.frame_index)])
         for image in model.images.values()
-        if image.has_pose and (position := int(Path(image.name).stem)) in job.anchors
+        if image.has_pose and (position := position_of(image)) in job.anchors
     ]
     source, target = np.array(pairs, np.float64).reshape(-1, 2, 3).swapaxes(0, 1)
     try:

@@ -7,7 +7,7 @@ import subprocess
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cv2
@@ -35,7 +35,7 @@ class Anchor:
     """An image taken from a known position in metres, such as a render of a scan."""
 
     rgb: Rgb
-    camera: Camera
+    camera: Camera | None  # None: estimated with the map
     center_world: Floats  # (3,)
 
 
@@ -111,7 +111,8 @@ def _unfinished_job(
     """What an earlier run with the same settings and anchors left."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         job = SfmJob.read(folder)
-        given = (config, focal_px, anchors[0].camera if anchors else None, _centers(anchors))
+        same = replace(config, num_threads=job.config.num_threads, max_time_s=job.config.max_time_s)
+        given = (same, focal_px, anchors[0].camera if anchors else None, _centers(anchors))
         if (job.config, job.focal_px, job.anchor_camera, job.anchor_center) == given:
             return job
     return None
@@ -172,7 +173,7 @@ def _write_frames(folder: Path, frames: Iterable[Frame], max_side: int) -> _Writ
 
 def _write_anchors(folder: Path, anchors: Sequence[Anchor], *, first_position: int) -> None:
     for position, anchor in enumerate(anchors, first_position):
-        if anchor.camera != anchors[0].camera:
+        if (anchor.camera, anchor.rgb.shape) != (anchors[0].camera, anchors[0].rgb.shape):
             raise GeometryError(
                 "All anchors must have one camera: render them with the same size and focal length."
             )

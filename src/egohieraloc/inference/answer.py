@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.clock import clock
-from egohieraloc.config import TemporalConfig
 from egohieraloc.inference.predict import Decoded
-from egohieraloc.inference.search import QuerySearch
+from egohieraloc.inference.search import QuerySearch, scores_of
 from egohieraloc.inference.second_look import logit, look_again
-from egohieraloc.inference.temporal import TIE, Interval, TemporalChoice, choose_interval
+from egohieraloc.inference.temporal import TIE, Interval, TemporalChoice, choose_interval, score_curve
+from egohieraloc.models.weights import Calibration
 from egohieraloc.types import (
     Box,
     Bytes,
-    Floats,
     FrameMaps,
     FramePrediction,
     NotFound,
@@ -43,8 +41,8 @@ class Answer:
 
 def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
     """Apply the temporal rule to the decoded samples; samples that were not decoded score 0."""
-    raw = score_curve(decoded, len(search.video), search.config.stride)
-    choice = choose_interval(raw, search.video.time_s, _with_more_candidates(search))
+    raw = score_curve(scores_of(decoded), len(search.video), search.config.stride)
+    choice = choose_interval(raw, search.video.time_s, search.rule)
     if choice.chosen is None:
         reason = "The video has no sample before the query time."
         if len(raw):
@@ -54,17 +52,18 @@ def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
     decoded = judged.decoded
     tracks = [ResponseTrack(predictions_of(search, decoded, c.interval), c.score) for c in judged.candidates]
     literal = search.temporal.rule == "paper"  # the paper has no threshold of confidence: its rule decides
-    confident = [t for t in tracks if literal or t.score >= judged.threshold]
+    needed = [c.threshold for c in judged.candidates]
+    confident = [t for t, least in zip(tracks, needed, strict=True) if literal or t.score >= least]
     most = search.temporal.max_alternatives
     if confident:
         # The rule's choice, or where that is below the threshold the last one above it.
         answered = confident[0] if confident[0] is tracks[0] else max(confident, key=lambda t: t.end)
         others = tuple(t for t in tracks if t is not answered)[:most]
         return Answer(answered, choice.curve, others, decoded, judged.looks)
-    best = max(tracks, key=lambda t: t.score)
+    best, least = max(zip(tracks, needed, strict=True), key=lambda pair: pair[0].score)
     reason = (
         f"Nothing looks enough like it: the best guess, at {clock(best.end_s)}, has confidence "
-        f"{best.score:.2f}, an answer needs {judged.threshold:.2f}."
+        f"{best.score:.2f}, an answer needs {least:.2f}."
     )
     candidates = tuple(sorted(tracks, key=lambda t: t is not best)[:most])
     return Answer(NotFound(reason, best.score), choice.curve, candidates, decoded, judged.looks)
@@ -76,8 +75,18 @@ class Candidate:
 
     interval: Interval
     first: float
-    second: float | None
+    second: float | None  # None where nothing is seen from closer by
     score: float
+    threshold: float  # of the score: below it there is no answer
+
+    @classmethod
+    def judged(
+        cls, interval: Interval, first: float, second: float | None, calibration: Calibration
+    ) -> Candidate:
+        if second is None:
+            return cls(interval, first, None, calibration.confidence(first), calibration.threshold)
+        looks = calibration.looks
+        return cls(interval, first, second, looks.confidence(first, second), looks.threshold)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +94,6 @@ class Judged:
     """Candidates, the rule's choice first and the others by falling confidence."""
 
     candidates: Sequence[Candidate]
-    threshold: float
     decoded: Mapping[int, Decoded]  # with what a second look saw
 
     @property
@@ -99,44 +107,19 @@ def judge(search: QuerySearch, decoded: Mapping[int, Decoded], choice: TemporalC
     intervals = (choice.chosen, *choice.alternatives)
     calibration = search.predictor.calibration
     first = [logit(float(choice.curve.raw[a : b + 1].max())) for a, b in intervals]
-    looks = look_again(search, decoded, intervals) if _looks_again(search) else None
+    looks = look_again(search, decoded, intervals) if search.looks_again else None
     if looks is None:
-        alone = [
-            Candidate(i, a, None, calibration.confidence(a)) for i, a in zip(intervals, first, strict=True)
-        ]
-        return Judged(alone, calibration.threshold, decoded)
+        alone = [Candidate.judged(i, a, None, calibration) for i, a in zip(intervals, first, strict=True)]
+        return Judged(alone, decoded)
     both = [
-        Candidate(interval, a, look.logit, calibration.looks.confidence(a, look.logit))
+        Candidate.judged(interval, a, look.logit, calibration)
         for interval, a, look in zip(intervals, first, looks, strict=True)
     ]
     bar = search.temporal.peak_share * max(c.score for c in both) * TIE
     chosen = max((c for c in both if c.score >= bar), key=lambda c: c.interval)
     both.sort(key=lambda c: (c is not chosen, -c.score))
     closer = {sample: seen for look in looks for sample, seen in look.decoded.items()}
-    return Judged(both, calibration.looks.threshold, {**decoded, **closer})
-
-
-def _with_more_candidates(search: QuerySearch) -> TemporalConfig:
-    config = search.temporal
-    wanted = max(config.max_alternatives, search.config.look_appearances - 1)
-    return replace(config, max_alternatives=wanted) if _looks_again(search) else config
-
-
-def _looks_again(search: QuerySearch) -> bool:
-    paper = search.temporal.rule == "paper"  # which looks once
-    return search.config.second_look and not paper and search.predictor.calibration.looks.second != 0
-
-
-def score_curve(decoded: Mapping[int, Decoded], count: int, stride: int) -> Floats:
-    """Scores (N,): decoded ones, straight lines across skipped ones, the last one held, 0 elsewhere."""
-    raw = np.zeros(count)
-    known = sorted(decoded)
-    for sample in known:
-        raw[sample : sample + stride] = decoded[sample].score
-    for left, right in pairwise(known):
-        if right - left <= stride:
-            raw[left:right] = np.linspace(raw[left], raw[right], right - left, endpoint=False)
-    return raw
+    return Judged(both, {**decoded, **closer})
 
 
 def predictions_of(
@@ -144,7 +127,7 @@ def predictions_of(
 ) -> tuple[FramePrediction, ...]:
     """One prediction per sample of an interval; boxes of samples that were not decoded are interpolated."""
     (first, last), video = interval, search.video
-    raw = score_curve(decoded, len(video), search.config.stride)
+    raw = score_curve(scores_of(decoded), len(video), search.config.stride)
     known = [s for s in range(first, last + 1) if s in decoded] or [
         min(decoded, key=lambda s: abs(s - first))
     ]

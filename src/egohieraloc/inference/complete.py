@@ -2,13 +2,15 @@
 
 An object turns and is cut off while it is in view. Its best sample shows it in the same light and from nearly
 the same side as its neighbours, so it finds them where the query does not. A walk from the best sample, both
-ways and from stored features alone, ends where the object is no longer recognised.
+ways and from stored features alone, ends where the object is no longer recognised. As far as the query itself
+is sure nothing is decoded again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,7 @@ from egohieraloc.inference.steady import steady
 from egohieraloc.inference.temporal import Interval
 from egohieraloc.types import NotFound
 
-BLOCK = 8  # samples decoded at a time
+BLOCK = 4  # samples of a walk decoded at a time
 
 
 def completed(search: QuerySearch, found: Answer) -> Answer:
@@ -31,8 +33,13 @@ def completed(search: QuerySearch, found: Answer) -> Answer:
     if isinstance(found.track, NotFound) or config.rule == "paper" or config.complete > 1:
         return found
     (first, last), joined = complete(search, found.decoded, (found.track.start, found.track.end))
-    corrected = steady(joined, (first, last), search.predictor.config.input_size)
+    canvas = search.predictor.config.input_size
+    corrected = steady(joined, (first, last), canvas)
     steadied = {**joined, **corrected}
+    if first < found.track.start:
+        first = _before_a_leap(steadied, range(found.track.start, first - 1, -1), canvas)
+    if found.track.end < last:
+        last = _before_a_leap(steadied, range(found.track.end, last + 1), canvas)
     track = replace(found.track, predictions=predictions_of(search, steadied, (first, last)))
     others = tuple(t for t in found.alternatives if t.end < first or last < t.start)
     if corrected:  # the other object that looks like it
@@ -40,6 +47,16 @@ def completed(search: QuerySearch, found: Answer) -> Answer:
         where = min(beside), max(beside)
         others = (replace(found.track, predictions=predictions_of(search, beside, where)), *others)
     return replace(found, track=track, alternatives=others, decoded=steadied)
+
+
+def _before_a_leap(decoded: Mapping[int, Decoded], walk: Sequence[int], canvas: int) -> int:
+    """The last sample of a walk that can still show the object: half the image away it is another one."""
+    known = [sample for sample in walk if sample in decoded]
+    for here, there in pairwise(known):
+        way = np.subtract(decoded[there].box.center, decoded[here].box.center)
+        if np.hypot(*way) > canvas / 2:
+            return here
+    return walk[-1]
 
 
 def complete(
@@ -59,6 +76,11 @@ def complete(
     end = min(len(search.video) - 1, found[1] + config.complete_reach)
     back = _Walk(range(best, start - 1, -stride), found[0], search.temporal)
     forth = _Walk(range(best, end + 1, stride), found[1], search.temporal)
+    for walk in (back, forth):  # what the query itself is sure of need not be decoded again
+        sure = list(takewhile(lambda s: s in decoded and decoded[s].score >= config.complete, walk.samples))
+        if sure:
+            means = mean_descriptors(search.video.pick(sure).match)
+            walk.see(sure, means, [decoded[sample] for sample in sure])
     _walk_side_by_side(search, template, [back, forth])
     joined = dict(decoded)
     for sample, other in (back.seen | forth.seen).items():

@@ -7,13 +7,13 @@ folder of images, and their features. So an answer can be saved, reported and pl
 from __future__ import annotations
 
 import math
-import tempfile
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from egohieraloc.errors import VideoError
+from egohieraloc.files import scratch_folder
 from egohieraloc.images import write_image
 from egohieraloc.inference.chunks import STRETCH
 from egohieraloc.inference.encoded import EncodedVideo, write_features
@@ -36,7 +36,7 @@ class LiveVideo:
             raise VideoError(f"A rate must be a positive number of frames a second, got {fps}.")
         self._predictor = predictor
         self._least_gap_s = 0.0 if fps is None else (1 - RATE_SLACK) / fps
-        self._folder = tempfile.TemporaryDirectory(prefix="egohieraloc-live-")
+        self._folder = scratch_folder()
         self._frames = Path(self._folder.name) / "frames"
         self._frames.mkdir()
         self._store = FeatureStore(Path(self._folder.name) / "features")

@@ -74,10 +74,14 @@ def pack(features: FrameFeatures) -> PackedFeatures:
     return PackedFeatures(match=codes.cpu().numpy(), match_scale=scale.cpu().numpy(), **maps)
 
 
-def unpack(packed: PackedFeatures, device: torch.device) -> FrameFeatures:
-    """The features as the network takes them, on a device."""
+def unpack(packed: PackedFeatures, device: torch.device, *, outlines: bool = True) -> FrameFeatures:
+    """The features as the network takes them, on a device. `outlines`: also the fine maps that masks need,
+    else they are those of no frame."""
+    some = {name: slice(None) if outlines or name == "context" else slice(0) for name in LEVELS}
     maps = {
-        name: _unpack_map(getattr(packed, name), getattr(packed, f"{name}_scale"), levels, device)
+        name: _unpack_map(
+            getattr(packed, name)[some[name]], getattr(packed, f"{name}_scale")[some[name]], levels, device
+        )
         for name, levels in LEVELS.items()
     }
     return FrameFeatures(unpack_match(packed.match, packed.match_scale, device), **maps)
@@ -86,7 +90,7 @@ def unpack(packed: PackedFeatures, device: torch.device) -> FrameFeatures:
 def unpack_match(codes: NDArray[np.int8], scale: Scales, device: torch.device) -> Tensor:
     """Descriptors (N, D, h, w) alone: all that a first look at a video needs."""
     values = torch.from_numpy(codes).to(device).float()
-    return values * (torch.from_numpy(scale).to(device).float() / 127)[:, None, None, None]
+    return values.mul_((torch.from_numpy(scale).to(device).float() / 127)[:, None, None, None])
 
 
 def _pack_map(values: Tensor, levels: int) -> tuple[Codes, Scales]:

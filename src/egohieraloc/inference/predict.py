@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from egohieraloc.errors import ConfigError
+from egohieraloc.inference.chunks import CHUNK
 from egohieraloc.inference.mask_box import box_from_mask
 from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
 from egohieraloc.inference.query_window import cut_window
 from egohieraloc.models.compiled import compile_parts, usable_parts
-from egohieraloc.models.fold import fold_norms
+from egohieraloc.models.fold import fold_norms, fuse_for_cuda
+from egohieraloc.models.jit import compile_encoder
 from egohieraloc.models.network import MatchOutput, QueryTemplate
 from egohieraloc.models.qam import QamState
 from egohieraloc.models.query_mask import MaskProvider, fallback_level, segmenter_quality
@@ -25,12 +27,21 @@ from egohieraloc.models.weights import Weights
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Bytes, QueryMask, Rgb
 
+BATCHES = {"cpu": 16, "cuda": 128}
+ENCODE_BATCHES = {"cuda": 128}  # a processor is no faster with more than a chunk
+
 
 @dataclass(frozen=True, eq=False)
 class SearchTemplate:
     """What is searched for."""
 
     template: QueryTemplate
+
+    def beside(self, other: SearchTemplate | None) -> SearchTemplate:
+        """What looks like either is searched for."""
+        if other is None:
+            return self
+        return SearchTemplate(QueryTemplate.joined([self.template, other.template]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +110,16 @@ class Predictor:
             self.engine = "openvino"
             self.features_fingerprint += f"-{parts['encoder'].fingerprint}"
         fold_norms(self.network)
+        if self.device.type == "cuda" and engine != "compiled":
+            fuse_for_cuda(self.network)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.calibration = weights.calibration
         self.provider = provider
-        self.largest_batch = 16 if self.device.type == "cpu" else 64  # samples decoded at a time
+        self.largest_batch = BATCHES.get(self.device.type, 64)  # samples decoded at a time ...
+        self.encode_batch = ENCODE_BATCHES.get(self.device.type, CHUNK)  # ... and encoded
+        if engine == "compiled":
+            compile_encoder(self.network, self.encode_batch)
+            self.engine = engine
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -139,7 +156,7 @@ class Predictor:
                 mask = window.mask.astype(np.float32)
             else:
                 mask = _numpy(torch.sigmoid(features.mask_logits[0].float()))
-                quality = segmenter_quality(float(features.quality_logit[0]), config.query_mask)
+                quality = segmenter_quality(float(features.quality_logit[0]), mask, config.query_mask)
             level = fallback_level(quality, config.query_mask)
             foreground = torch.from_numpy((mask >= 0.5).astype(np.float32)).to(self.device)[None, None]
             template = self.network.template(
@@ -181,6 +198,26 @@ class Predictor:
         with torch.inference_mode():
             return self.network.initial_state(query.template).rows([0] * runs)
 
+    @property
+    def can_follow(self) -> bool:
+        """Whether the state after some samples is known without decoding them."""
+        return not self.config.ram.propagation
+
+    def start_after(self, query: SearchTemplate, seen: Sequence[PackedFeatures | None]) -> QamState:
+        """The state of runs that have each seen some samples, which are not decoded, or None yet."""
+        return QamState.joined([self._followed(query, packed) for packed in seen])
+
+    def _followed(self, query: SearchTemplate, packed: PackedFeatures | None) -> QamState:
+        state = self.start(query)
+        if packed is None:
+            return state
+        for start in range(0, len(packed), self.largest_batch):
+            some = packed[start : start + self.largest_batch]
+            with self._running():
+                cells = unpack_match(some.match, some.match_scale, self.device)
+                state = self.network.follow(query.template, cells, state)
+        return state
+
     def decode(
         self, query: SearchTemplate, packed: PackedFeatures, state: QamState
     ) -> tuple[list[Decoded], QamState]:
@@ -199,6 +236,20 @@ class Predictor:
             decoded |= zip(rows.tolist(), self._read(output), strict=True)
             done += size
         return [decoded[row] for row in range(len(packed))], state
+
+    def scores(self, query: SearchTemplate, packed: PackedFeatures) -> NDArray[np.float32]:
+        """Scores (N,) of samples that have nothing to do with each other: no state, no mask, no box."""
+        masks = self.config.ram.score == "mask"
+        nothing = None if masks else torch.empty(0, dtype=torch.long, device=self.device)
+        found = []
+        for start in range(0, len(packed), self.largest_batch):
+            some = packed[start : start + self.largest_batch]
+            state = self.start(query, runs=len(some))
+            with self._running():
+                features = unpack(some, self.device, outlines=masks)
+                output, _ = self.network.match(query.template, features, state, outlined=nothing)
+                found.append(_numpy(torch.sigmoid(output.ram.score_logit.float())))
+        return np.concatenate(found) if found else np.zeros(0, np.float32)
 
     def decode_images(self, query: SearchTemplate, canvases: Sequence[Rgb]) -> list[Decoded]:
         """Encode and decode images (S, S, 3) that have nothing to do with each other."""

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import accumulate, pairwise
 
 import numpy as np
 
 from egohieraloc.errors import VideoError
-from egohieraloc.inference.chunks import PHASES, STRETCH, samples_of
+from egohieraloc.inference.chunks import CHUNK, PHASES, STRETCH, samples_of
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.types import Frame, Rgb, SampledVideo
@@ -43,19 +43,33 @@ class Reading:
         return video
 
     def chunks(self, numbers: Sequence[int]) -> Iterator[tuple[int, PackedFeatures]]:
-        """Chunks by increasing number, encoded one by one while the video is read once."""
-        count = len(self.sampled)
+        """Chunks by increasing number, encoded some at a time while the video is read once."""
+        count, some = len(self.sampled), max(1, self.predictor.encode_batch // CHUNK)
         samples = sorted(sample for number in numbers for sample in samples_of(number, count))
+        canvases: dict[int, Rgb] = {}
         with closing(self.video.canvases(self.sampled.frame_index[samples], self.letterbox)) as frames:
             ahead = next(frames, None)
-            for stretch, group in groupby(numbers, key=lambda number: number // PHASES):
-                canvases: dict[int, Rgb] = {}
+            for batch in (numbers[start : start + some] for start in range(0, len(numbers), some)):
+                stretch = batch[-1] // PHASES
+                canvases = {index: rgb for index, rgb in canvases.items() if index >= self._begin(batch[0])}
                 end = self.sampled.frame_index[min((stretch + 1) * STRETCH, count) - 1]
                 while ahead is not None and ahead.index <= end:
                     canvases[ahead.index] = ahead.rgb
                     ahead = next(frames, None)
-                for number in group:
-                    yield number, self.predictor.encode(self._of_chunk(number, canvases))
+                yield from self._encoded(batch, canvases)
+
+    def _begin(self, number: int) -> int:
+        """The first frame of the stretch that a chunk belongs to."""
+        return int(self.sampled.frame_index[number // PHASES * STRETCH])
+
+    def _encoded(
+        self, numbers: Sequence[int], canvases: Mapping[int, Rgb]
+    ) -> Iterator[tuple[int, PackedFeatures]]:
+        chunks = [self._of_chunk(number, canvases) for number in numbers]
+        packed = self.predictor.encode([canvas for chunk in chunks for canvas in chunk])
+        starts = accumulate(map(len, chunks), initial=0)
+        for number, (start, end) in zip(numbers, pairwise(starts), strict=True):
+            yield number, packed[start:end]
 
     def _of_chunk(self, number: int, canvases: Mapping[int, Rgb]) -> list[Rgb]:
         """A canvas for every sample of a chunk; one of the same chunk stands in for a damaged one, so that it

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.errors import OutputError
-from egohieraloc.files import atomic_path
+from egohieraloc.files import atomic_path, private_folder
 from egohieraloc.inference.chunks import PHASES
 
 FORMAT = 1
@@ -79,7 +79,10 @@ class RegionMemory:
     @classmethod
     def of(cls, cache: Path, key: str) -> RegionMemory:
         """The memory with that key: see `FeatureStore.of`."""
-        return cls(cache / f"memory-{FORMAT}-{key}")
+        memory = cls(cache / f"memory-{FORMAT}-{key}")
+        with writing(memory.folder):
+            private_folder(memory.folder)
+        return memory
 
     def has(self, number: int) -> bool:
         """Whether a chunk is remembered; only the manifest is read."""
@@ -89,7 +92,7 @@ class RegionMemory:
     def add(self, number: int, words: Codes) -> None:
         """Remember the codewords (CODEWORDS, D) of a chunk."""
         self._read_manifest()
-        try:
+        with writing(self.folder):
             if self._width != words.shape[1]:
                 self._begin(words.shape[1])
             data = np.ascontiguousarray(words).tobytes()
@@ -103,8 +106,6 @@ class RegionMemory:
             if self._read_at == (status.st_ino, status.st_size - len(line)):  # nobody else added anything
                 self._read_at = (status.st_ino, status.st_size)
                 self._checks[number] = zlib.crc32(data)
-        except OSError as error:
-            raise OutputError(f"Cannot write to {self.folder}: {error}. Is the disk full?") from error
 
     def flush(self) -> None:
         """Make what was added survive a power cut."""
@@ -127,13 +128,14 @@ class RegionMemory:
         size = CODEWORDS * self._width
         data = os.pread(file, len(numbers) * size, numbers[0] // PHASES * size)
         words = np.frombuffer(data.ljust(len(numbers) * size, b"\0"), np.int8).reshape(len(numbers), -1)
-        best = (words.reshape(-1, self._width).astype(np.float32) @ columns).reshape(len(numbers), -1).max(1)
+        # A product for each chunk stays in the cache and in this thread: a tenth of the time of one for all.
+        best = [(row.reshape(-1, self._width).astype(np.float32) @ columns).max() for row in words]
         sound = [zlib.crc32(row.data) == self._checks.get(n) for n, row in zip(numbers, words, strict=True)]
-        return np.where(sound, best, np.float32(np.nan))
+        return np.where(sound, np.array(best, np.float32), np.float32(np.nan))
 
     def _begin(self, width: int) -> None:
         """A new manifest, for descriptors of that width."""
-        with atomic_path(self._manifest) as temporary:
+        with atomic_path(self._manifest, private=True) as temporary:
             temporary.write_bytes(_header(width))
         self._read_manifest()
 
@@ -156,9 +158,18 @@ class RegionMemory:
 
 
 @contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """What the system refuses becomes an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"Cannot write to {folder}: {error}. Is the disk full?") from error
+
+
+@contextmanager
 def _opened(path: Path, flags: int) -> Iterator[int]:
     """A file descriptor, closed at the end."""
-    file = os.open(path, flags, 0o666)
+    file = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         yield file
     finally:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,11 @@ from egohieraloc.config import SearchConfig, TemporalConfig
 from egohieraloc.inference.chunks import chunks_with, samples_of, sparse_chunks
 from egohieraloc.inference.encoded import EncodedVideo, runs
 from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
+from egohieraloc.inference.probing import Piece, Probed, joined_pieces, pieces_of
+from egohieraloc.inference.propagation import propagated
 from egohieraloc.inference.regions import prototypes
+from egohieraloc.inference.temporal import TemporalChoice, choose_interval, score_curve
+from egohieraloc.models.qam import QamState
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats
 
@@ -68,24 +72,101 @@ class QuerySearch:
         return between(scores)
 
     def decode(self, coarse: Floats) -> dict[int, Decoded]:
-        """Decode the samples that may matter, by sample number.
-
-        The state runs through each stretch; stretches of similar length go side by side.
-        """
+        """Decode the samples that may matter, by sample number: see probing.py."""
         chosen = np.flatnonzero(promising(coarse, self.config)).tolist()
-        self.video.fill(chunks_with(chosen), progress=self.progress)
         stretches = [stretch[:: self.config.stride] for stretch in runs(chosen)]
+        if self.config.propagate_above is not None:
+            return self._propagate(stretches)
+        if not (self.config.probe and self.config.max_decoded and self.predictor.can_follow):
+            return self._decode(stretches)
+        pieces = pieces_of(stretches, coarse, self.config.probe)
+        probed = Probed(pieces, self._probes(pieces), np.zeros(len(pieces), bool), self.config.stride)
         decoded: dict[int, Decoded] = {}
-        total = sum(map(len, stretches))
+        while wanted := probed.next(self._choice(decoded), self.rule, whole=self.looks_again):
+            joined = joined_pieces([pieces[number] for number in wanted])
+            before = {samples[0]: [s for s in stretches[run] if s < samples[0]] for run, samples in joined}
+            decoded |= self._decode([samples for _, samples in joined], before=before, known=len(decoded))
+            probed.done[wanted] = True
+        return decoded
+
+    def _probes(self, pieces: Sequence[Piece]) -> Floats:
+        samples = [piece.probed for piece in pieces if piece.probed is not None]
+        self.video.fill(chunks_with(samples), progress=self.progress)
+        scores: dict[int, float] = {}
+        for start in range(0, len(samples), self.predictor.largest_batch):
+            some = samples[start : start + self.predictor.largest_batch]
+            scores |= zip(
+                some, self.predictor.scores(self.query, self.video.pick(some)).tolist(), strict=True
+            )
+        return np.array([0.0 if piece.probed is None else scores[piece.probed] for piece in pieces])
+
+    def _choice(self, decoded: Mapping[int, Decoded]) -> TemporalChoice:
+        raw = score_curve(scores_of(decoded), len(self.video), self.config.stride)
+        return choose_interval(raw, self.video.time_s, self.rule)
+
+    @property
+    def looks_again(self) -> bool:
+        """Whether there is a second look; the paper looks once."""
+        paper = self.temporal.rule == "paper"
+        return self.config.second_look and not paper and self.predictor.calibration.looks.second != 0
+
+    @property
+    def rule(self) -> TemporalConfig:
+        """The temporal rule, with as many candidates as a second look wants."""
+        wanted = max(self.temporal.max_alternatives, self.config.look_appearances - 1)
+        return replace(self.temporal, max_alternatives=wanted) if self.looks_again else self.temporal
+
+    def _decode(
+        self,
+        stretches: list[list[int]],
+        *,
+        before: Mapping[int, Sequence[int]] | None = None,
+        known: int = 0,
+    ) -> dict[int, Decoded]:
+        """Decode stretches of samples. The state runs through each; those of similar length go side by side.
+
+        before: by first sample of a stretch, those through which its state runs first; known: so many samples
+        were decoded before, for the progress.
+        """
+        earlier = before or {}
+        self.video.fill(
+            chunks_with(sample for some in (*stretches, *earlier.values()) for sample in some),
+            progress=self.progress,
+        )
+        decoded: dict[int, Decoded] = {}
+        total = known + sum(map(len, stretches))
         for group in groups_of_similar_length(stretches, self.predictor.largest_batch):
-            state = self.predictor.start(self.query, runs=len(group))
+            state = self._state_before(group, earlier)
             size = max(BLOCK, self.predictor.largest_batch // len(group))
             for block in blocks_side_by_side(group, size):
                 answers, state = self.predictor.decode(self.query, self.video.pick(block), state)
                 for sample, said in zip(block, answers, strict=True):
                     decoded.setdefault(sample, said)
+                self.progress("decode", known + len(decoded), total)
+        return decoded
+
+    def _state_before(self, group: Sequence[Sequence[int]], earlier: Mapping[int, Sequence[int]]) -> QamState:
+        if not any(earlier.get(stretch[0]) for stretch in group):
+            return self.predictor.start(self.query, runs=len(group))
+        seen = [earlier.get(stretch[0]) for stretch in group]
+        return self.predictor.start_after(self.query, [self.video.pick(s) if s else None for s in seen])
+
+    def _propagate(self, stretches: Sequence[Sequence[int]]) -> dict[int, Decoded]:
+        """Decode sample by sample: each mask is passed on to the next of its stretch."""
+        self.video.fill(chunks_with(s for stretch in stretches for s in stretch), progress=self.progress)
+        decoded: dict[int, Decoded] = {}
+        total = sum(map(len, stretches))
+        for stretch in stretches:
+            packed = (self.video.pick([sample]) for sample in stretch)
+            answers = propagated(self.predictor, self.query, packed, self.config.propagate_above)
+            for sample, said in zip(stretch, answers, strict=True):
+                decoded[sample] = said
                 self.progress("decode", len(decoded), total)
         return decoded
+
+
+def scores_of(decoded: Mapping[int, Decoded]) -> dict[int, float]:
+    return {sample: said.score for sample, said in decoded.items()}
 
 
 def groups_of_similar_length(stretches: list[list[int]], largest: int) -> list[list[list[int]]]:

@@ -31,7 +31,7 @@ APART = 2  # samples that lie at least so far from each other show more than one
 class SecondLook:
     """What the close views of one appearance say."""
 
-    logit: float  # that they show the object: the mean over the squares
+    logit: float | None  # that they show the object: the mean over the squares; None where nothing is closer
     decoded: Mapping[int, Decoded]  # by sample, on the canvas of the first look
 
 
@@ -93,7 +93,7 @@ def look_again(
 ) -> list[SecondLook] | None:
     """A second look at each appearance; None where the video's frames cannot be read.
 
-    An appearance that already fills its frames, or whose frames are damaged, keeps its first score.
+    An appearance that already fills its frames, or whose frames are damaged, has no closer view.
     """
     views = _views(search, decoded, appearances)
     try:
@@ -105,10 +105,10 @@ def look_again(
     crops = [view.square.cut(frames[view.sample].rgb, size) for view in views]
     seen = search.predictor.decode_images(search.query, crops)
     looks = []
-    for number, interval in enumerate(appearances):
+    for number in range(len(appearances)):
         own = [(v, s) for v, s in zip(views, seen, strict=True) if v.appearance == number]
         if not own:
-            looks.append(SecondLook(logit(_peak(decoded, interval)), {}))
+            looks.append(SecondLook(None, {}))
             continue
         closer = {}
         for view, answer in sorted(own, key=lambda pair: pair[1].score):  # the best of a sample comes last
@@ -143,10 +143,6 @@ def _best_samples(decoded: Mapping[int, Decoded], interval: Interval, count: int
         if len(chosen) < count and all(abs(sample - other) >= APART for other in chosen):
             chosen.append(sample)
     return chosen
-
-
-def _peak(decoded: Mapping[int, Decoded], interval: Interval) -> float:
-    return max((decoded[s].score for s in range(interval[0], interval[1] + 1) if s in decoded), default=0.0)
 
 
 def logit(score: float) -> float:

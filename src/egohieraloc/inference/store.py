@@ -1,8 +1,9 @@
 """Features of a video on disk, so that a second query neither decodes nor encodes it.
 
 A store is a folder of chunks, each a file that is written whole or not at all, so whether a chunk is there is
-known from its name alone. Checksums are verified when a chunk is read. Features are a cache: chunks that were
-not used for long are thrown out when the cache is full, and made again from the video when they are needed.
+known from its name alone. When a chunk is read its checksums are verified, and that no other user wrote it.
+Features are a cache: chunks that were not used for long are thrown out when the cache is full, and made again
+from the video when they are needed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from egohieraloc.errors import OutputError
-from egohieraloc.files import atomic_path
+from egohieraloc.files import atomic_path, being_written, is_ours, private_folder
 from egohieraloc.inference.packing import PackedFeatures
 
 FORMAT = 2
@@ -54,7 +55,7 @@ class FeatureStore:
         """The store with that key."""
         store = cls(cache / f"features-{FORMAT}-{key}", cache=cache)
         try:
-            store.folder.mkdir(parents=True, exist_ok=True)
+            private_folder(store.folder)
         except OSError as error:
             raise OutputError(
                 f"Features cannot be kept in {cache}: {error}. "
@@ -73,7 +74,7 @@ class FeatureStore:
     def write(self, number: int, packed: PackedFeatures) -> None:
         tensors = {f.name: np.ascontiguousarray(getattr(packed, f.name)) for f in fields(packed)}
         checks = {name: str(zlib.crc32(values.data)) for name, values in tensors.items()}
-        with atomic_path(self._path(number)) as temporary:
+        with atomic_path(self._path(number), private=True) as temporary:
             save_file(tensors, temporary, metadata=checks)
         self._untrimmed_bytes += sum(values.nbytes for values in tensors.values())
         if self._cache is not None and self._untrimmed_bytes > TRIM_EVERY_BYTES:
@@ -81,7 +82,7 @@ class FeatureStore:
             self._untrimmed_bytes = 0
 
     def read(self, number: int) -> PackedFeatures | None:
-        """A chunk, or None when it is missing or damaged."""
+        """A chunk, or None when it is missing, damaged or another user's."""
         tensors = self._load(number, [f.name for f in fields(PackedFeatures)])
         with suppress(ValueError, TypeError):  # of another kind or number than they should be
             return None if tensors is None else PackedFeatures(**tensors)
@@ -96,6 +97,8 @@ class FeatureStore:
 
     def _load(self, number: int, names: list[str]) -> Mapping[str, NDArray[Any]] | None:
         try:
+            if not is_ours(self._path(number).lstat()):
+                return None
             with safe_open(self._path(number), "np") as file:
                 checks = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in names}
@@ -138,5 +141,5 @@ def _disposable(cache: Path) -> Iterator[tuple[float, int, Path]]:
             yield path.stat().st_mtime, size, path
     for path in cache.glob("features-*/.chunk-*"):  # being written, or left by a process that was killed
         with suppress(FileNotFoundError):
-            if path.stat().st_mtime < time.time() - ABANDONED_S:
+            if path.stat().st_mtime < time.time() - ABANDONED_S and not being_written(path.name):
                 yield 0.0, path.stat().st_size, path

@@ -8,7 +8,9 @@ near the maximum and then follows the curve far down: 0.8 cuts an appearance to 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +51,19 @@ def choose_interval(scores: Floats, time_s: Floats, config: TemporalConfig) -> T
     others = sorted((i for i in intervals if i != chosen), key=lambda i: (peaks[i], i), reverse=True)
     curve = ScoreCurve(time_s, scores, smooth, low * highest, tuple(intervals))
     return TemporalChoice(curve, chosen, tuple(others[: config.max_alternatives]))
+
+
+def score_curve(scores: Mapping[int, float], count: int, stride: int) -> Floats:
+    """Scores (N,) of all samples: known ones, straight lines across skipped ones, the last one held, 0
+    elsewhere."""
+    raw = np.zeros(count)
+    known = sorted(scores)
+    for sample in known:
+        raw[sample : sample + stride] = scores[sample]
+    for left, right in pairwise(known):
+        if right - left <= stride:
+            raw[left:right] = np.linspace(raw[left], raw[right], right - left, endpoint=False)
+    return raw
 
 
 def median_filtered(scores: Floats, window: int) -> Floats:

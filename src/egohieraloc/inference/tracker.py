@@ -1,7 +1,8 @@
 """Tracker mode (appendix "VQL-to-VOT Transfer"): a box in one frame, an answer for every other.
 
-The box's interior is the first mask. A lost object is searched for with the original template and with
-the last good one, and found again by either. Forward and backward are the same walk.
+The box's interior is the first mask, or what a mask provider (SAM) makes of it; with `propagate_above` the
+mask of each frame is passed on to the next. A lost object is searched for with the original template and
+with the last good one, and found again by either. Forward and backward are the same walk.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from egohieraloc.errors import VideoError
 from egohieraloc.inference.chunks import STRETCH
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.packing import PackedFeatures
-from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
+from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery, SearchTemplate
+from egohieraloc.inference.propagation import passed_on
 from egohieraloc.models.qam import QamState
 from egohieraloc.query import Query
-from egohieraloc.types import Box, Frame, FramePrediction, Ints
+from egohieraloc.types import Box, Frame, FramePrediction, Ints, Mask, Rgb
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
@@ -53,16 +55,19 @@ def follow(
     letterbox = Letterbox(width, height, predictor.config.input_size)
     original = _template(predictor, shown, box)
     updated: _Template | None = None
+    shown_before: SearchTemplate | None = None
     for number, sample in enumerate(samples):
         answers: list[Decoded] = []
         templates: list[_Template] = []
         for each in (original, updated):
             if each is not None:
-                (answer,), state = predictor.decode(each.query, sample.packed, each.state)
+                wanted = each.query.beside(shown_before)
+                (answer,), state = predictor.decode(wanted, sample.packed, each.state)
                 answers.append(answer)
                 templates.append(_Template(each.query, state))
         original, updated = templates[0], templates[1] if len(templates) > 1 else None
         best = max(answers, key=lambda a: a.score)
+        shown_before = passed_on(predictor, sample.packed, best, config.propagate_above)
         found = letterbox.box_from_canvas(best.box).clipped(width, height)
         cells, mask_box = letterbox.mask_to_frame(best.mask)
         yield FramePrediction(sample.index, number, sample.time_s, best.score, found, cells >= 128, mask_box)
@@ -97,13 +102,18 @@ def _itself(frame: Frame) -> Frame:
 
 
 def _template(predictor: Predictor, frame: Frame, box: Box) -> _Template:
-    """A template from a frame, the box's interior being the mask."""
-    height, width = frame.rgb.shape[:2]
+    """A template from a frame, the box's interior being the mask unless a provider makes one."""
+    mask = _interior(box, frame.rgb) if predictor.provider is None else None
+    query = predictor.prepare(Query(frame.rgb, box, mask, frame.time_s))
+    return _Template(query, predictor.start(query))
+
+
+def _interior(box: Box, rgb: Rgb) -> Mask:
+    height, width = rgb.shape[:2]
     mask = np.zeros((height, width), bool)
     x1, y1, x2, y2 = (round(v) for v in box.clipped(width, height).xyxy)
     mask[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)] = True
-    query = predictor.prepare(Query(frame.rgb, box, mask, frame.time_s))
-    return _Template(query, predictor.start(query))
+    return mask
 
 
 def _walk(video: Video, indices: Ints) -> Iterator[Frame]:

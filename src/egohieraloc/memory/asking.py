@@ -19,7 +19,8 @@ from egohieraloc.result import Result
 from egohieraloc.types import ResponseTrack
 
 OTHERS = 3  # further videos that are asked, for earlier sightings, once the answer is settled
-VideoAnswer = Result | tuple[Sighting, ...]  # or, of a video that is gone, moments that look like the query
+# Of a video that is gone, moments that look like the query; of one that was removed meanwhile, None.
+VideoAnswer = Result | tuple[Sighting, ...] | None
 AskVideo = Callable[[VideoEntry, float | None], VideoAnswer]  # until which second
 
 
@@ -45,8 +46,11 @@ class MemoryAnswer:
         if self.found and not self.sightings[0].video.exists:
             words.append(f"The file {self.sightings[0].video.path} is no longer there; this is from memory.")
         if self.remembered:
-            gone, moment = self.remembered[0].video.path, _moment(self.remembered[0])
-            words.append(f"The file {gone} is gone; unverified, from memory, it looks most like it {moment}.")
+            entry, moment = self.remembered[0].video, _moment(self.remembered[0])
+            state = "is no longer the video that was added" if entry.exists else "is gone"
+            words.append(
+                f"The file {entry.path} {state}; unverified, from memory, it looks most like it {moment}."
+            )
         if self.unanswered:
             names = ", ".join(entry.path.name for entry in self.unanswered)
             words.append(f"Not asked, since the file is gone and another network remembers it: {names}.")
@@ -76,6 +80,8 @@ def ask_all(
     for done, entry in enumerate(worth_asking(entries, until, sure, others)):
         progress("videos", done, len(entries))
         result = ask(entry, None if until is None else (until - entry.start.time).total_seconds())
+        if result is None:
+            continue
         if not isinstance(result, Result):
             remembered += result
             unanswered += [] if result else [entry]

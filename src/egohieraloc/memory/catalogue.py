@@ -18,8 +18,9 @@ from typing import Any
 from filelock import FileLock
 
 from egohieraloc.errors import DataError, EgoHieraLocError, OutputError
+from egohieraloc.files import private_folder
 
-VERSION = 1
+VERSION = 2
 FILE = "catalogue.sqlite"
 APPLICATION = 0x45474F4C  # "EGOL", in the header of the file
 WAIT_S = 60.0  # for other writers
@@ -40,13 +41,18 @@ CREATE TABLE videos (
     start_origin TEXT NOT NULL,
     camera TEXT,
     added_us INTEGER NOT NULL,
-    ready INTEGER NOT NULL DEFAULT 0,
-    sample_fps REAL,
-    samples BLOB,                    -- numbers (int64) and times (float64) of the sampled frames, compressed
-    store TEXT,                      -- key of its features and of what is remembered of it
-    model TEXT                       -- fingerprint of what made them
+    ready INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX videos_by_start ON videos (start_us);
+CREATE TABLE readings (              -- a video as one network knows it
+    video_id TEXT NOT NULL REFERENCES videos ON DELETE CASCADE,
+    model TEXT NOT NULL,             -- fingerprint of what makes its features: weights, settings, engine
+    engine TEXT NOT NULL,
+    sample_fps REAL,
+    samples BLOB NOT NULL,           -- numbers (int64) and times (float64) of the sampled frames, compressed
+    store TEXT NOT NULL,             -- key of its features and of what is remembered of it
+    PRIMARY KEY (video_id, model)
+) STRICT;
 CREATE TABLE thumbnails (
     video_id TEXT NOT NULL REFERENCES videos ON DELETE CASCADE,
     slot INTEGER NOT NULL,
@@ -115,7 +121,7 @@ class Catalogue:
         self.path = folder / FILE
         self._local = threading.local()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            private_folder(folder)
             with FileLock(str(folder / "catalogue.lock"), timeout=WAIT_S), self._told():
                 self._prepare(self._connection())
         except OSError as error:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from egohieraloc.config import SearchConfig
-from egohieraloc.errors import EgoHieraLocError, MissingExtraError
+from egohieraloc.errors import EgoHieraLocError
 from egohieraloc.inference.chunks import PHASES, chunks_with
 from egohieraloc.localize import Localizer, LocalizerConfig
 from egohieraloc.memory.library import Memory
 from egohieraloc.memory.thumbnails import slots, to_jpeg, watched
 from egohieraloc.progress import Progress, no_progress
+from egohieraloc.ray_cluster import ray_cluster
 from egohieraloc.types import Rgb, VideoSource
 from egohieraloc.video.reader import Video
 
@@ -36,6 +37,7 @@ class System:
 
     model: str
     device: str | None
+    engine: str  # the one of whoever asks: what another one makes are other features
     fps: float | None
     settings: tuple[str, ...]
     cache: Path
@@ -79,14 +81,7 @@ def _new_segments(memory: Memory, videos: Sequence[Video], fps: float | None) ->
 def _on_ray(
     wanted: Sequence[Segment], system: System, address: str
 ) -> Iterator[tuple[Segment, list[Thumbnail]]]:
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError("ray", "scale") from error
-    started = not ray.is_initialized()
-    if started:
-        ray.init(address=None if address == "local" else address, log_to_driver=False)
-    try:
+    with ray_cluster(address) as ray:
         share = GPU_SHARE if ray.cluster_resources().get("GPU") else 0
         remote = ray.remote(read_segment).options(max_retries=RETRIES, num_gpus=share)
         width = IN_FLIGHT * max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -103,9 +98,6 @@ def _on_ray(
                     "lack of memory. What was read is kept; run the same command to go on."
                 ) from None
             running |= {remote.remote(system, s): s for s in islice(left, 1)}
-    finally:
-        if started:
-            ray.shutdown()
 
 
 def read_segment(system: System, segment: Segment) -> list[Thumbnail]:
@@ -129,7 +121,12 @@ def read_segment(system: System, segment: Segment) -> list[Thumbnail]:
 def _localizer(system: System) -> Localizer:
     config = LocalizerConfig(search=SearchConfig(fps=system.fps))
     return Localizer.from_pretrained(
-        system.model, device=system.device, config=config, settings=system.settings, cache=system.cache
+        system.model,
+        device=system.device,
+        engine=system.engine,
+        config=config,
+        settings=system.settings,
+        cache=system.cache,
     )
 
 

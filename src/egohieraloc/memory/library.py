@@ -13,6 +13,7 @@ they are and are never changed. Any number of processes may use a memory at once
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from functools import cached_property
@@ -29,6 +30,7 @@ from egohieraloc.memory.thumbnails import slots, to_jpeg, watched
 from egohieraloc.memory.values import Sighting, VideoEntry
 from egohieraloc.memory.videos import Known, Videos
 from egohieraloc.memory.wall_clock import Start, aware, start_of
+from egohieraloc.memory.without_video import without_video
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.query import Query
 from egohieraloc.types import NotLocalized, Rgb, SampledVideo
@@ -140,44 +142,51 @@ class Memory(Shelf):
         return replace(answer, question=self.questions.keep(sought, answer, object_id, until))
 
     def _placed(self, answer: MemoryAnswer, space: SpaceSources | None, progress: Progress) -> MemoryAnswer:
-        """With the place of what was found; without the video there are no camera poses."""
+        """With the place of what was found; poses of a video that is gone are those of an earlier answer."""
         if answer.result is None or not answer.found:
             return answer
-        if not answer.sightings[0].video.exists:
-            gone = replace(answer.result, place=NotLocalized("the file of the video is no longer there"))
-            return replace(answer, result=gone)
+        entry = answer.sightings[0].video
+        if not entry.exists and (space is None or space.cameras is None):
+            cameras = self.questions.cameras_of(entry.id)
+            if cameras is None:
+                reason = "the file of the video is no longer there, and no camera poses of it are known"
+                return replace(answer, result=replace(answer.result, place=NotLocalized(reason)))
+            space = replace(space or SpaceSources(), cameras=cameras)
         return replace(answer, result=self.localizer.place(answer.result, space, progress=progress))
 
     def encoded(self, entry: VideoEntry) -> EncodedVideo | None:
-        """What is known of a video, without opening it; None where another network made it."""
-        known = self.videos.known(entry)
-        if known.model != self._model:
-            return None
-        return self.localizer.reopen(known.video, known.store)
+        """What this network knows of a video, without opening it; None where only others have read it."""
+        model = self.localizer.predictor.features_fingerprint
+        for known in self.videos.known(entry):
+            if known.model == model:
+                return self.localizer.reopen(known.video, known.store)
+        return None
 
     @property
     def cache(self) -> Path:
         """Where features are: in the folder, or where the given Localizer keeps them."""
         return super().cache if self._given is None else self._given.cache
 
-    @property
-    def _model(self) -> str:
-        return self.localizer.weights.features_fingerprint
-
     def _ask(self, query: Query, entry: VideoEntry, until_s: float | None, progress: Progress) -> VideoAnswer:
-        """What one video answers; where it would have to be read again and is gone, what it is remembered
-        by."""
+        """What one video answers; None where it was removed meanwhile."""
         encoded = self.encoded(entry)
         if encoded is None:
+            if self.videos.with_content(entry.content) is None:
+                return None
             if not entry.exists:
                 return ()
             encoded = self._read(entry, Video.reopen(entry.source), progress)
         searched = before(encoded, until_s)
         try:
             return self.localizer.ask(query, searched, progress=progress)
-        except VideoError:
-            if entry.exists:
-                raise
+        except VideoError:  # it would have to be read again, and is gone, another one or damaged
+            return self._recalled(query, entry, searched)
+
+    def _recalled(self, query: Query, entry: VideoEntry, searched: EncodedVideo) -> VideoAnswer:
+        """What is left of a video: an answer from its features, or what it is remembered by."""
+        if not entry.exists:
+            with suppress(VideoError):
+                return self.localizer.ask(query, without_video(searched))
         glimpses = self.localizer.recall(query, searched, most=GLIMPSES)
         return tuple(Sighting(entry, g.start_s, g.end_s, g.similarity, None) for g in glimpses)
 
@@ -187,7 +196,9 @@ class Memory(Shelf):
         encoded = self.localizer.encode(watched(video, thumbnails.see), progress=progress)
         thumbnails.finish(video)
         sampled = replace(encoded.video, source=replace(video.source, start=entry.start.time))
-        self.videos.finish(entry.id, Known(sampled, encoded.store.key, self._model))
+        predictor = self.localizer.predictor
+        known = Known(sampled, encoded.store.key, predictor.features_fingerprint, predictor.engine)
+        self.videos.finish(entry.id, known)
         return replace(encoded, video=sampled)
 
     def _turn(self, content: str) -> FileLock:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from egohieraloc.documents import parse_json
 from egohieraloc.errors import DataError
+from egohieraloc.geometry.reconstruction import Reconstruction
 from egohieraloc.memory.asking import MemoryAnswer
 from egohieraloc.memory.catalogue import Catalogue, from_us, to_us
 from egohieraloc.memory.thumbnails import to_jpeg
@@ -89,6 +90,12 @@ class Questions:
             raise DataError(f"Question {number} has no answer to show, or its video was removed.")
         value = ResultDocument.model_validate(parse_json(zlib.decompress(document)))
         return Result.from_document(value, self.query(number))
+
+    def cameras_of(self, video_id: str) -> Reconstruction | None:
+        """The camera poses of a video as the newest answer that needed them has them."""
+        newest = "SELECT id FROM questions WHERE video_id = ? AND document IS NOT NULL ORDER BY id DESC"
+        results = (self.result(row["id"]) for row in self._catalogue.rows(newest, video_id))
+        return next((result.cameras for result in results if result.cameras is not None), None)
 
     def remove(self, number: int) -> None:
         self._row(number)

@@ -55,8 +55,8 @@ class Shelf:
         own file stays."""
         entry = self.find(video)
         files = [entry.source.path] if entry.camera is not None else []
-        if entry.ready:
-            files += [str(path) for path in self.cache.glob(f"*-{self.videos.known(entry).store}")]
+        for known in self.videos.known(entry):
+            files += [str(path) for path in self.cache.glob(f"*-{known.store}")]
         self.videos.remove(entry, files)
         self._empty_trash()
 
@@ -68,7 +68,7 @@ class Shelf:
         """Delete the files of what was removed, also by a process that died before it could."""
         for row in self.catalogue.rows("SELECT path FROM trash"):
             path = Path(row["path"])
-            if self.catalogue.row("SELECT 1 FROM videos WHERE ? LIKE '%-' || store", path.name) is None:
+            if self.catalogue.row("SELECT 1 FROM readings WHERE ? LIKE '%-' || store", path.name) is None:
                 shutil.rmtree(path, ignore_errors=True)
                 with suppress(OSError):
                     path.unlink()

@@ -28,11 +28,12 @@ ENTRY = (
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is known of a ready video besides its entry: the samples, and where their features are."""
+    """What one network knows of a video besides its entry: the samples, and where their features are."""
 
     video: SampledVideo
     store: str  # the key of its features and of what is remembered of it
-    model: str  # fingerprint of the network that made them
+    model: str  # fingerprint of what makes them: weights, settings, engine
+    engine: str
 
 
 class Videos:
@@ -73,29 +74,29 @@ class Videos:
         return self.with_content(entry.content) or entry
 
     def finish(self, video_id: str, known: Known) -> None:
-        """All of it is known now."""
+        """All of it is known to a network now."""
         video = known.video
         samples = zlib.compress(
             video.frame_index.astype("<i8").tobytes() + video.time_s.astype("<f8").tobytes()
         )
         with self._catalogue.change() as db:
+            db.execute("UPDATE videos SET ready = 1 WHERE id = ?", (video_id,))
             db.execute(
-                "UPDATE videos SET ready = 1, sample_fps = ?, samples = ?, store = ?, model = ? WHERE id = ?",
-                (video.sample_fps, samples, known.store, known.model, video_id),
+                "INSERT OR REPLACE INTO readings SELECT id, ?, ?, ?, ?, ? FROM videos WHERE id = ?",
+                (known.model, known.engine, video.sample_fps, samples, known.store, video_id),
             )
 
-    def known(self, entry: VideoEntry) -> Known:
+    def known(self, entry: VideoEntry) -> list[Known]:
+        """A video as the networks that read it know it; of one that is still being added nothing."""
+        rows = self._catalogue.rows("SELECT * FROM readings WHERE video_id = ? ORDER BY rowid", entry.id)
+        return [_known(entry, row) for row in rows]
+
+    def engine(self) -> str | None:
+        """The engine that read the most videos; None before the first."""
         row = self._catalogue.row(
-            "SELECT sample_fps, samples, store, model FROM videos WHERE id = ? AND ready", entry.id
+            "SELECT engine FROM readings GROUP BY engine ORDER BY count(*) DESC, max(rowid) DESC LIMIT 1"
         )
-        if row is None:
-            raise DataError(f"The video {entry.path} was removed from the memory, or is still being added.")
-        data = zlib.decompress(row["samples"])
-        half = len(data) // 2
-        index, time_s = np.frombuffer(data[:half], "<i8"), np.frombuffer(data[half:], "<f8")
-        source = replace(entry.source, start=entry.start.time)
-        sampled = SampledVideo(source, entry.info, row["sample_fps"], index.copy(), time_s.copy())
-        return Known(sampled, row["store"], row["model"])
+        return None if row is None else str(row["engine"])
 
     def moved(self, entry: VideoEntry, source: VideoSource) -> VideoEntry:
         """The same content was found elsewhere."""
@@ -140,6 +141,15 @@ class Videos:
             time_s,
         )
         return None if row is None else bytes(row["jpeg"])
+
+
+def _known(entry: VideoEntry, row: sqlite3.Row) -> Known:
+    data = zlib.decompress(row["samples"])
+    half = len(data) // 2
+    index, time_s = np.frombuffer(data[:half], "<i8"), np.frombuffer(data[half:], "<f8")
+    source = replace(entry.source, start=entry.start.time)
+    sampled = SampledVideo(source, entry.info, row["sample_fps"], index.copy(), time_s.copy())
+    return Known(sampled, row["store"], row["model"], row["engine"])
 
 
 def entry_of(row: sqlite3.Row | Mapping[str, Any]) -> VideoEntry:

@@ -1,8 +1,8 @@
-"""The network's encoder and decoder in OpenVINO, for x86 processors; torch is the reference.
+"""The network's encoder, decoder and DPM in OpenVINO, for x86 processors; torch is the reference.
 
-A file beside the weights, `mini.openvino` beside `mini.safetensors`, holds both parts as OpenVINO graphs in 8
-bits, made once by `egohieraloc quantize`. Each takes the place of the modules it was made of; it is refused
-where these have changed since.
+A file beside the weights, `mini.openvino` beside `mini.safetensors`, holds encoder and decoder as OpenVINO
+graphs, made once by `egohieraloc quantize`. Each takes the place of the modules it was made of; it is refused
+where these have changed since. The DPM has no weights: its graph is made when it is needed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from egohieraloc.config import RamConfig
+from egohieraloc.config import DpmConfig, RamConfig
 from egohieraloc.documents import parse_json
 from egohieraloc.errors import ConfigError, EgoHieraLocError, WeightsError
 from egohieraloc.files import atomic_path
+from egohieraloc.models.dpm import Dpm
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.ram import RamOutput
@@ -37,7 +39,8 @@ SUFFIX = ".openvino"
 FORMAT = 1
 ABOUT = "about.json"
 PARTS = ("encoder", "decoder")
-Engine = Literal["torch", "openvino"]
+Engine = Literal["torch", "compiled", "openvino"]
+ENCODED_FRAMES = 4  # at a time: OpenVINO keeps the memory of its largest batch, and is no faster with more
 
 
 @dataclass(frozen=True)
@@ -64,17 +67,45 @@ class CompiledEncoder(nn.Module):
     def forward(self, frames: Tensor) -> FrameFeatures:
         """Maps (shapes in `Neck.forward`) of frames or windows (B, 3, H, W) in [0, 1]."""
         if frames.shape[-1] == self._size:
-            return FrameFeatures(*_run(self._compiled, [frames]))
+            parts = [FrameFeatures(*_run(self._compiled, [some])) for some in frames.split(ENCODED_FRAMES)]
+            return FrameFeatures.cat(parts) if len(parts) > 1 else parts[0]
         features: FrameFeatures = self.precise(frames)
         return features
+
+
+class CompiledDpm(Dpm):
+    """The Discriminative Parsing Module for one query, in full precision."""
+
+    def __init__(self, config: DpmConfig) -> None:
+        super().__init__(config)
+        self._compiled = _compile(_top_k_graph(config.top_k), exact=True)
+
+    def forward(
+        self, cells: Tensor, tokens: Tensor, foreground: Tensor, background: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """As `Dpm.forward`; the query is one."""
+        if len(tokens) > 1:
+            return super().forward(cells, tokens, foreground, background)
+        maps = [self.foreground_map(cells, tokens[0], weight[0]) for weight in (foreground, background)]
+        return maps[0], torch.sigmoid((maps[0] - maps[1]) / self.config.temperature)
+
+    def foreground_map(self, cells: Tensor, tokens: Tensor, weight: Tensor) -> Tensor:
+        """As `Dpm.foreground_map`."""
+        member = weight > 0
+        tokens, weight = tokens[member], weight[member]
+        if len(tokens) < self.config.top_k:
+            return super().foreground_map(cells, tokens, weight)
+        (found,) = _run(self._compiled, [cells.flatten(2), tokens * weight[:, None]])
+        return found.view(len(cells), *cells.shape[2:])
 
 
 class CompiledDecoder(nn.Module):
     """The Regional Adaptation Module."""
 
-    def __init__(self, compiled: Any, config: RamConfig) -> None:
+    def __init__(self, graph: PartGraph, config: RamConfig) -> None:
         super().__init__()
-        self._compiled = compiled
+        self._compiled = _compile(_model(graph))
+        self._unoutlined = _compile(_without_masks(_model(graph)))
         self.config = config
 
     def forward(
@@ -88,11 +119,19 @@ class CompiledDecoder(nn.Module):
         outlined: Tensor | None = None,
         presence: bool = False,
     ) -> RamOutput:
-        """As `Ram.forward`, for one query; every frame gets its mask, and the presence head is not there."""
-        if previous is not None or outlined is not None or presence or len(tokens) > 1:
+        """As `Ram.forward`, for one query; every frame gets its mask or none does, and the presence head is
+        not there."""
+        masks = outlined is None
+        if previous is not None or (outlined is not None and len(outlined)) or presence or len(tokens) > 1:
             raise ConfigError(
-                "The OpenVINO decoder takes one query at a time, makes every mask and no presence, and "
-                "remembers no frame. Use --engine torch."
+                "The OpenVINO decoder takes one query at a time, makes every mask or none and no presence, "
+                "and remembers no frame. Use --engine torch."
+            )
+        if not masks:
+            said = _run(self._unoutlined, [features.match, features.context, maps, tokens, sets])
+            cell_logits, boxes, score_logit = said
+            return RamOutput(
+                cell_logits.new_empty(0), cell_logits, cell_logits.new_empty(0), boxes, score_logit
             )
         inputs = [features.match, features.context, features.fine8, features.fine4, maps, tokens, sets]
         mask_logits, cell_logits, boxes, score_logit = _run(self._compiled, inputs)
@@ -152,15 +191,41 @@ def read_parts(path: Path, network: EgoHieraLocNet) -> dict[str, PartGraph]:
 
 def compile_parts(network: EgoHieraLocNet, graphs: Mapping[str, PartGraph]) -> None:
     """Put the compiled parts in the place of the modules they were made of."""
-    network.add_module("backbone", CompiledEncoder(_compile(graphs["encoder"]), network))
+    network.add_module("backbone", CompiledEncoder(_compile(_model(graphs["encoder"])), network))
     network.add_module("neck", nn.Identity())
-    network.add_module("ram", CompiledDecoder(_compile(graphs["decoder"]), network.config.ram))
+    network.add_module("dpm", CompiledDpm(network.config.dpm))
+    network.add_module("ram", CompiledDecoder(graphs["decoder"], network.config.ram))
 
 
-def _compile(graph: PartGraph) -> Any:
-    core = _core()
+def _model(graph: PartGraph) -> Any:
+    return _core().read_model(graph.xml, graph.weights)
+
+
+def _without_masks(decoder: Any) -> Any:
+    """The decoder with its other outputs alone, and the inputs they need."""
+    import openvino
+
+    match, context, _, _, *others = decoder.get_parameters()
+    return openvino.Model(decoder.get_results()[1:], [match, context, *others])
+
+
+def _top_k_graph(k: int) -> Any:
+    """The mean (B, C) of the k highest products of cells (B, D, C) with tokens (N, D)."""
+    import openvino
+    from openvino import opset13 as op
+
+    cells, tokens = op.parameter([-1, -1, -1], np.float32), op.parameter([-1, -1], np.float32)
+    highest = op.topk(op.matmul(tokens, cells, False, False), op.constant(np.int64(k)), 1, "max", "none")
+    mean = op.reduce_mean(highest.output(0), op.constant(np.int64(1)), False)
+    return openvino.Model([mean], [cells, tokens])
+
+
+def _compile(model: Any, *, exact: bool = False) -> Any:
+    """`exact`: in full precision also where the processor is faster in less."""
     options = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": usable_cores()}
-    return core.compile_model(core.read_model(graph.xml, graph.weights), "CPU", options)
+    if exact:
+        options["INFERENCE_PRECISION_HINT"] = "f32"
+    return _core().compile_model(model, "CPU", options)
 
 
 @cache
@@ -174,7 +239,11 @@ def usable_parts(weights: Weights, device: torch.device, engine: str | None) -> 
     """What to compile for an engine, the best there is with None; nothing where torch is to run it all."""
     if engine not in (None, *get_args(Engine)):
         raise ConfigError(f"An engine is one of {', '.join(get_args(Engine))}, got '{engine}'.")
-    if engine == "torch" or (engine is None and (weights.parts is None or device.type != "cpu")):
+    if engine == "compiled" and device.type != "cuda":
+        raise ConfigError(f"The engine compiled is for CUDA, not for '{device}'. Leave --engine out.")
+    if engine in ("torch", "compiled"):
+        return None
+    if engine is None and (weights.parts is None or device.type != "cpu"):
         return None
     try:
         return _parts_for(weights, device)

@@ -65,7 +65,8 @@ def _respond_to_one(features: Tensor, one: Tensor) -> Tensor:
     A third of the time that Fourier transforms of all channels take on a processor.
     """
     (height, width), (rows, columns) = features.shape[-2:], one.shape[-2:]
-    parts = one[0].flip(-2, -1).flatten(1).T @ features.flatten(2)  # (B, hw, HW)
+    with torch.autocast(features.device.type, enabled=False):
+        parts = one[0].flip(-2, -1).flatten(1).T @ features.flatten(2)  # (B, hw, HW)
     whole = F.fold(parts, (height + rows - 1, width + columns - 1), (rows, columns))
     top, left = rows - 1 - rows // 2, columns - 1 - columns // 2
     return whole[..., top : top + height, left : left + width]

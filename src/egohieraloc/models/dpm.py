@@ -7,9 +7,29 @@ shared projection.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from egohieraloc.config import DpmConfig
+
+
+class Dpm(nn.Module):
+    """The module as the network holds it, so that an engine can take its place. It has no weights."""
+
+    def __init__(self, config: DpmConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    def forward(
+        self, cells: Tensor, tokens: Tensor, foreground: Tensor, background: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """`similarity_maps`."""
+        return similarity_maps(cells, tokens, foreground, background, self.config)
+
+    def foreground_map(self, cells: Tensor, tokens: Tensor, weight: Tensor) -> Tensor:
+        """O (B, H, W) alone, of cells (B, D, H, W) and one query's tokens (N, D) of weight (N,) above 0."""
+        similarity = torch.einsum("bdhw,nd->bhwn", cells, tokens.to(cells.dtype))
+        found = top_k_mean(similarity.flatten(0, 2)[None], weight[None], self.config.top_k)
+        return found.view(similarity.shape[:-1])
 
 
 def top_k_mean(similarity: Tensor, weight: Tensor, k: int) -> Tensor:

@@ -1,9 +1,10 @@
-"""Batch normalisation folded into the convolution before it: the same function in fewer passes."""
+"""The same function in fewer passes: folded norms, and for CUDA fused blocks."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
+import torch
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
@@ -19,3 +20,13 @@ def fold_norms(module: nn.Module) -> None:
             if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
                 module._modules[name] = fuse_conv_bn_eval(conv, norm)
                 module._modules[after] = nn.Identity()
+
+
+def fuse_for_cuda(network: nn.Module) -> None:
+    """Put fused blocks in the place of those there are kernels for, in place; after `fold_norms`."""
+    try:  # Triton comes with CUDA builds of torch alone
+        from egohieraloc.models.fused_blocks import fuse_blocks
+    except ImportError:
+        return
+    if torch.cuda.get_device_capability() >= (8, 0):  # older ones have no bfloat16
+        fuse_blocks(network, torch.bfloat16)

@@ -19,7 +19,7 @@ from egohieraloc.config import NetworkConfig
 from egohieraloc.models import dcf, propagation, qam
 from egohieraloc.models.backbone import build_backbone
 from egohieraloc.models.blocks import area_pool
-from egohieraloc.models.dpm import similarity_maps, top_k_mean
+from egohieraloc.models.dpm import Dpm
 from egohieraloc.models.neck import FrameFeatures, Neck
 from egohieraloc.models.qam import QamOutput, QamState
 from egohieraloc.models.query_mask import QueryMaskHead, token_sets
@@ -104,6 +104,7 @@ class EgoHieraLocNet(nn.Module):
         self.backbone = build_backbone(config.backbone)
         self.neck = Neck(self.backbone.channels, config.neck)
         self.query_mask = QueryMaskHead(config.neck, config.ram.width)
+        self.dpm = Dpm(config.dpm)
         self.ram = Ram(config.neck, config.ram)
         self.coarse = nn.Parameter(torch.tensor([10.0, -5.0]))  # logit of a frame from its best similarity
 
@@ -195,14 +196,17 @@ class EgoHieraLocNet(nn.Module):
         """Logits (B,) that frames (B, D, H, W) show one query, from descriptors alone."""
         member = template.foreground[0] > 0  # the others would only cost time
         tokens, weight = template.tokens[0, member], template.foreground[0, member]
-        similarity = torch.einsum("bdhw,nd->bhwn", cells, tokens.to(cells.dtype))
-        foreground = top_k_mean(similarity.flatten(0, 2)[None], weight[None], self.config.dpm.top_k)
-        return self.coarse_from_map(foreground.float().view(similarity.shape[:-1]))
+        return self.coarse_from_map(self.dpm.foreground_map(cells, tokens, weight).float())
 
     def coarse_from_map(self, foreground: Tensor) -> Tensor:
         """Logits (...,) from O maps (..., H, W): of the mean of the four most similar cells."""
         best = foreground.flatten(-2).topk(4, -1).values.mean(-1)
         return self.coarse[0] * best + self.coarse[1]
+
+    def follow(self, template: QueryTemplate, cells: Tensor, state: QamState) -> QamState:
+        """The state after T consecutive frames (T, D, H, W) of one run, as `match` carries it on."""
+        response = dcf.respond(cells, template.filters).amax(1)
+        return qam.follow(state, response[None], self.config.qam)[0]
 
     def match(
         self,
@@ -242,9 +246,7 @@ class EgoHieraLocNet(nn.Module):
         """
         config = self.config
         cells = features.match
-        foreground, likelihood = similarity_maps(
-            cells, template.tokens, template.foreground, template.background, config.dpm
-        )
+        foreground, likelihood = self.dpm(cells, template.tokens, template.foreground, template.background)
         response = dcf.respond(cells, template.filters).amax(1)  # the best of the scales
         seen = _Seen(features, foreground, likelihood, response)
         walk = self._walk if config.ram.propagation else self._look

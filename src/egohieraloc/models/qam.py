@@ -11,9 +11,13 @@ round the predicted position, because in the printed distance it has no effect; 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy import ndimage
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -23,6 +27,10 @@ try:  # Triton comes with CUDA builds of torch alone
     from egohieraloc.models import fused
 except ImportError:
     fused = None  # type: ignore[assignment]
+
+
+IN_ONE_FRAME = np.zeros((3, 3, 3), bool)  # which of the cells round one, in its frame and those beside it ...
+IN_ONE_FRAME[1] = True  # ... are joined with it
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,11 @@ class QamState:
     def rows(self, index: list[int]) -> QamState:
         """The state of some of the runs; a run may be given several times."""
         return QamState(*(getattr(self, f.name)[index] for f in fields(self)))
+
+    @staticmethod
+    def joined(states: Sequence[QamState]) -> QamState:
+        """Runs of several states side by side."""
+        return QamState(*(torch.cat([getattr(state, f.name) for state in states]) for f in fields(QamState)))
 
 
 @dataclass(frozen=True)
@@ -72,12 +85,31 @@ def initial_state(semi_axes: Tensor) -> QamState:
 def connected_components(mask: Tensor) -> Tensor:
     """Labels (B, H, W) of the 8-connected components of a boolean mask; 0 is background.
 
-    A component's label is its highest cell number. Every cell points to the root of its part; in each round
-    the root of a part follows the highest root among the part's neighbours, which leaves at most half of the
-    parts of a component.
+    A component's label is its highest cell number.
     """
     if mask.is_cuda and fused is not None:
         return fused.connected_components(mask)
+    if mask.device.type == "cpu":
+        return torch.from_numpy(_labelled(mask.numpy()))
+    return _joined_by_pointers(mask)
+
+
+def _labelled(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """`connected_components` on the processor: all frames at once, as a volume of separate layers."""
+    numbers = np.broadcast_to(np.arange(mask[0].size).reshape(mask[0].shape) + 1, mask.shape)
+    labels, count = ndimage.label(mask, IN_ONE_FRAME)
+    highest = np.zeros(count + 1, np.int64)
+    highest[labels.ravel()] = numbers.ravel()  # the last one stays
+    highest[0] = 0
+    return np.asarray(highest[labels], np.int64)
+
+
+def _joined_by_pointers(mask: Tensor) -> Tensor:
+    """`connected_components` anywhere else.
+
+    Every cell points to the root of its part; in each round the root of a part follows the highest root among
+    the part's neighbours, which leaves at most half of the parts of a component.
+    """
     height, width = mask.shape[-2:]
     rounds = (height * width).bit_length()
     inside = mask.flatten(1)

@@ -10,7 +10,9 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from egohieraloc.config import NeckConfig, QueryMaskConfig
@@ -21,6 +23,7 @@ from egohieraloc.query import Query
 from egohieraloc.types import Mask
 
 MaskProvider = Callable[[Query], tuple[Mask, float]]  # the object's pixels in the query image, and quality
+SHARE_MARGIN = 0.02  # keeps the logit of a share finite
 
 
 class QueryMaskHead(nn.Module):
@@ -44,9 +47,18 @@ class QueryMaskHead(nn.Module):
         return self.decoder(cells, features.fine8, features.fine4), self.quality(pooled)[:, 0].float()
 
 
-def segmenter_quality(logit: float, config: QueryMaskConfig) -> float:
-    """The built-in head's estimate of its mask's IoU, calibrated."""
-    return 0.5 * (1 + math.tanh((config.slope * logit + config.offset) / 2))  # the sigmoid, without overflow
+def segmenter_quality(logit: float, mask: NDArray[np.float32], config: QueryMaskConfig) -> float:
+    """The IoU to be expected of the built-in head's mask (h, w) in [0, 1], by its own logit and the mask."""
+    value = config.slope * logit + config.steadiness * steadiness(mask) + config.offset
+    return 0.5 * (1 + math.tanh(value / 2))  # the sigmoid, without overflow
+
+
+def steadiness(mask: NDArray[np.float32]) -> float:
+    """How little of a mask (h, w) in [0, 1] depends on where it is cut: the logit of the share of its cells
+    above 0.1 that are also above 0.9. Blurred and half hidden objects have wide, unsure edges."""
+    share = float((mask > 0.9).sum() / max(1, (mask > 0.1).sum()))
+    clipped = min(max(share, SHARE_MARGIN), 1 - SHARE_MARGIN)
+    return math.log(clipped / (1 - clipped))
 
 
 def fallback_level(quality: float, config: QueryMaskConfig) -> Literal[0, 1, 2]:

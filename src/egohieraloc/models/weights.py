@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from egohieraloc.config import NetworkConfig
+from egohieraloc.config import NetworkConfig, QueryMaskConfig
 from egohieraloc.documents import parse_json
 from egohieraloc.errors import ConfigError, WeightsError
 from egohieraloc.files import atomic_path
@@ -273,11 +273,22 @@ def _misfits(network: EgoHieraLocNet, shapes: Mapping[str, Sequence[int]]) -> li
     return sorted(own.keys() ^ given.keys()) or [n for n in own if own[n] != given[n]]
 
 
-def copy_weights(source: str | Path, path: str | Path, calibration: Calibration) -> None:
-    """Write a weights file anew with another calibration; its tensors stay as they are to the bit."""
-    load_weights(source)  # refuses what is not a weights file
+def copy_weights(
+    source: str | Path,
+    path: str | Path,
+    calibration: Calibration,
+    *,
+    query_mask: QueryMaskConfig | None = None,
+) -> None:
+    """Write a weights file anew with another calibration, and of the segmenter's quality if one is given; its
+    tensors stay as they are to the bit."""
+    config = load_weights(source).network.config  # refuses what is not a weights file
+    config = replace(config, query_mask=query_mask or config.query_mask)
     with safe_open(source, "pt") as file:
-        header = file.metadata() | {"calibration": json.dumps(to_dict(calibration))}
+        header = file.metadata() | {
+            "calibration": json.dumps(to_dict(calibration)),
+            "network": json.dumps(to_dict(config)),
+        }
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     _write(path, tensors, header)
 

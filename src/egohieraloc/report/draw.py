@@ -81,7 +81,8 @@ def draw_frame(frame: Frame, prediction: FramePrediction | None, width: int, hei
 
 
 def write_curve(path: str | Path, curve: ScoreCurve, *, chosen: tuple[int, int] | None = None) -> None:
-    """Draw the scores over time: raw and smoothed, the threshold, the chosen interval and the other ones."""
+    """Draw the scores over time, raw and smoothed; with the chosen interval also the others, and the score
+    below which an interval ends."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -90,8 +91,10 @@ def write_curve(path: str | Path, curve: ScoreCurve, *, chosen: tuple[int, int] 
     axes = figure.add_subplot()
     half_s = float(np.median(np.diff(curve.time_s))) / 2 if curve.time_s.size > 1 else 0.1
     names = {"chosen": "last seen", "other": "other intervals"}
-    others = [i for i in curve.intervals if chosen is None or i[1] < chosen[0] or chosen[1] < i[0]]
-    spans = [("other", span) for span in others] + ([("chosen", chosen)] if chosen else [])
+    spans: list[tuple[str, tuple[int, int]]] = []
+    if chosen is not None:  # else none of them is an appearance
+        others = [i for i in curve.intervals if i[1] < chosen[0] or chosen[1] < i[0]]
+        spans = [*(("other", span) for span in others), ("chosen", chosen)]
     for kind, (start, end) in spans:
         axes.axvspan(
             curve.time_s[start] - half_s,
@@ -104,7 +107,8 @@ def write_curve(path: str | Path, curve: ScoreCurve, *, chosen: tuple[int, int] 
     marker = "." if curve.time_s.size < 3 else None
     axes.plot(curve.time_s, curve.raw, color="#9aa5b1", linewidth=0.8, marker=marker, label="score")
     axes.plot(curve.time_s, curve.smooth, color="#1f4e79", linewidth=1.6, marker=marker, label="smoothed")
-    axes.axhline(curve.threshold, color="#c0392b", linewidth=1, linestyle="--", label="threshold")
+    if spans:
+        axes.axhline(curve.threshold, color="#c0392b", linewidth=1, linestyle="--", label="ends below this")
     axes.set(xlabel="time (s)", ylabel="score", ylim=(0, 1.02 * curve.raw.max(initial=1.0)))
     axes.margins(x=0.01)
     axes.spines[["top", "right"]].set_visible(False)
@@ -115,7 +119,9 @@ def write_curve(path: str | Path, curve: ScoreCurve, *, chosen: tuple[int, int] 
 
 def _encode(path: Path, frames: Iterator[tuple[float, Rgb]], width: int, height: int) -> None:
     with av.open(str(path), "w", format="mp4") as output:
-        stream = output.add_stream("libx264", rate=30, options={"crf": "23", "preset": "veryfast"})
+        # Without mbtree=0 x264 makes other bytes each time, of the same frames.
+        options = {"crf": "23", "preset": "veryfast", "x264-params": "mbtree=0"}
+        stream = output.add_stream("libx264", rate=30, options=options)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         stream.codec_context.time_base = CLOCK
         first_s: float | None = None

@@ -7,7 +7,6 @@ queries whose object is absent.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,14 +16,16 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from egohieraloc.boxes import iou_xyxy
+from egohieraloc.config import QueryMaskConfig
 from egohieraloc.data.base import Track
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation.vq2d import overlap
-from egohieraloc.inference.answer import Candidate, answer, judge, score_curve
+from egohieraloc.files import scratch_folder
+from egohieraloc.inference.answer import Candidate, answer, judge
 from egohieraloc.inference.complete import completed
 from egohieraloc.inference.predict import Decoded
-from egohieraloc.inference.search import QuerySearch
-from egohieraloc.inference.temporal import choose_interval
+from egohieraloc.inference.search import QuerySearch, scores_of
+from egohieraloc.inference.temporal import choose_interval, score_curve
 from egohieraloc.localize import Localizer
 from egohieraloc.models.weights import BothLooks, Calibration, load_weights
 from egohieraloc.settings import update
@@ -82,17 +83,25 @@ class CandidateEvidence:
 
 
 def calibrate(
-    path: Path, packs: Packs, *, queries: int, rounds: int, config: ComposerConfig = LARGE_CLIPS
+    path: Path,
+    packs: Packs,
+    *,
+    queries: int,
+    rounds: int,
+    config: ComposerConfig = LARGE_CLIPS,
+    query_mask: QueryMaskConfig | None = None,
 ) -> tuple[Calibration, list[Evidence]]:
     """Calibrate a weights file on composed videos; also returns the evidence the first look was fitted to.
 
-    Each round composes new videos, with `queries` queries.
+    Each round composes new videos, with `queries` queries; query_mask: instead of the file's.
     """
     weights = replace(load_weights(path), calibration=Calibration(threshold=0.0, looks=EVEN))
+    network = weights.network.config
+    weights = weights.with_settings(replace(network, query_mask=query_mask or network.query_mask))
     evidence: list[Evidence] = []
     candidates: list[CandidateEvidence] = []
     for seed in range(rounds):
-        with tempfile.TemporaryDirectory() as scratch:
+        with scratch_folder() as scratch:
             localizer = Localizer(weights, cache=Path(scratch))
             composed = compose_queries(
                 packs, localizer.predictor, Path(scratch), clips=queries, config=config, seed=seed
@@ -125,7 +134,8 @@ def collect_evidence(
     present = len(query.truth) > 0
     first = Evidence(found.score, present, overlap(query.truth, given)[1] >= CORRECT_TUBE_IOU)
     again = replace(search, config=config.search)
-    choice = choose_interval(score_curve(decoded, len(query.video), 1), query.video.time_s, config.temporal)
+    raw = score_curve(scores_of(decoded), len(query.video), 1)
+    choice = choose_interval(raw, query.video.time_s, config.temporal)
     if choice.chosen is None:
         return first, []
     return first, [
@@ -190,7 +200,11 @@ def logistic(logits: Floats, correct: Floats) -> tuple[list[float], float]:
     """Slopes (K) and offset for logits (N, K): Platt scaling, with smoothed targets for separable data."""
     count = correct.sum()
     high, low = (count + 1) / (count + 2), 1 / (len(correct) - count + 2)
-    targets = np.where(correct > 0.5, high, low)
+    return fit_line(logits, np.where(correct > 0.5, high, low))
+
+
+def fit_line(logits: Floats, targets: Floats) -> tuple[list[float], float]:
+    """Slopes (K) and offset whose sigmoid predicts targets (N,) in [0, 1] from logits (N, K)."""
 
     def loss(line: Floats) -> tuple[float, Floats]:
         value = logits @ line[:-1] + line[-1]

@@ -58,16 +58,17 @@ def save_state(state: TrainState, folder: Path, *, keep: int = 1) -> None:
 
     The last `keep` of them stay as `checkpoint-STEP.pt`: to go back to one, copy it to `checkpoint.pt`.
     """
+    saved = {
+        "step": state.step,
+        "network": state.network.state_dict(),
+        "averaged": state.averaged.state_dict(),
+        "optimizer": state.optimizer.state_dict(),
+    }
     with atomic_path(folder / CHECKPOINT, durable=True) as temporary:
-        torch.save(
-            {
-                "step": state.step,
-                "network": state.network.state_dict(),
-                "averaged": state.averaged.state_dict(),
-                "optimizer": state.optimizer.state_dict(),
-            },
-            temporary,
-        )
+        try:
+            torch.save(saved, temporary)
+        except RuntimeError as error:  # what torch says of a full disk
+            raise OSError(str(error).splitlines()[0]) from error
     if keep > 1:
         with atomic_path(folder / f"checkpoint-{state.step:08d}.pt") as temporary:
             _link(folder / CHECKPOINT, temporary)

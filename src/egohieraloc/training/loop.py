@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from egohieraloc.errors import EgoHieraLocError, MissingExtraError
+from egohieraloc.errors import EgoHieraLocError, MissingExtraError, OutputError
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.checkpoint import TrainState, load_state, require_unused, save_state
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 ClipSource = Callable[[int], ClipBatch]  # step to this process's part of its batch, always the same
-Validate = Callable[[int, EgoHieraLocNet], dict[str, float]]  # step and averaged weights to scores
+Validate = Callable[[int, EgoHieraLocNet], dict[str, float]]  # step and averaged weights to scores, in all
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def join_processes(config: OptimConfig) -> Accelerator:
         from accelerate.utils import InitProcessGroupKwargs
     except ImportError as error:
         raise MissingExtraError("accelerate", "train") from error
-    # One process validates while the others wait: longer than NCCL's ten minutes.
+    # All validate, some longer than others: those wait, if need be longer than NCCL's ten minutes.
     patience = InitProcessGroupKwargs(timeout=timedelta(minutes=config.wait_minutes))
     return Accelerator(mixed_precision=config.precision, kwargs_handlers=[patience])
 
@@ -132,7 +132,7 @@ def train(
         saves = _due(state.step, config.checkpoint_every, config) or log.out_of_time
         if saves:
             _require_finite(result, state.step)
-        if validate and _due(state.step, config.validate_every, config) and accelerator.is_main_process:
+        if validate and _due(state.step, config.validate_every, config):
             log.write(state.step, validate(state.step, state.averaged))
         if saves and accelerator.is_main_process:
             save_state(state, run.folder, keep=config.keep_checkpoints)
@@ -238,11 +238,16 @@ class _RunLog:
         if self._file is None:
             return
         plain = {name: round(float(value), 6) for name, value in values.items()}
-        self._file.write(json.dumps({"step": step, "time_s": round(time.time(), 2), **plain}) + "\n")
-        self._file.flush()
-        if self._board is not None:
-            for name, value in plain.items():
-                self._board.add_scalar(name, value, step)
+        try:
+            self._file.write(json.dumps({"step": step, "time_s": round(time.time(), 2), **plain}) + "\n")
+            self._file.flush()
+            if self._board is not None:
+                for name, value in plain.items():
+                    self._board.add_scalar(name, value, step)
+        except OSError as error:
+            raise OutputError(
+                f"Cannot write to {self._run.folder}: {error}. Is the disk full? Continue with --resume."
+            ) from error
 
     def close(self) -> None:
         for sink in (self._file, self._board):

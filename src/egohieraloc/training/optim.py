@@ -38,7 +38,7 @@ class OptimConfig:
     keep_checkpoints: int = 3  # so many of the last ones are kept
     validate_every: int = 1000
     log_every: int = 20
-    wait_minutes: float = 120.0  # how long processes wait for one another, as for the one that validates
+    wait_minutes: float = 120.0  # how long processes wait for one another, as for the slowest to validate
 
 
 def learning_rate_factor(step: int, config: OptimConfig) -> float:

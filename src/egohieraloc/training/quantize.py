@@ -8,7 +8,6 @@ most of the rounding errors. The decoder, small and run on few samples, stays to
 from __future__ import annotations
 
 import copy
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from egohieraloc.errors import ConfigError, MissingExtraError
+from egohieraloc.files import scratch_folder
 from egohieraloc.models.compiled import PartGraph, write_parts
 from egohieraloc.models.fold import fold_norms
 from egohieraloc.models.neck import FrameFeatures
@@ -125,7 +125,7 @@ def _decoder_graph(network: EgoHieraLocNet) -> Any:
 
 
 def _stored(openvino: Any, graph: Any) -> PartGraph:
-    with tempfile.TemporaryDirectory() as name:
+    with scratch_folder() as name:
         xml = Path(name) / "part.xml"
         openvino.save_model(graph, xml, compress_to_fp16=True)
         return PartGraph(xml.read_bytes(), xml.with_suffix(".bin").read_bytes())

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from egohieraloc.config import NetworkConfig, preset
 from egohieraloc.documents import parse_json, read_json, read_toml
-from egohieraloc.errors import ConfigError
-from egohieraloc.files import write_json
+from egohieraloc.errors import ConfigError, OutputError
+from egohieraloc.files import locked, write_json
 from egohieraloc.models.backbone import load_imagenet
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import fill, find_weights, load_weights, save_weights
@@ -41,6 +42,9 @@ from egohieraloc.training.validate import (
     composed_answers,
     ego4d_answers,
 )
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,16 +111,42 @@ def run_recipe(
     if not resume:
         require_unused(folder)
     process = join_processes(recipe.optim)
+    with _only_run(folder) if process.is_main_process else nullcontext():
+        return _run(recipe, data, Run(folder, resume, time_limit_s=60 * minutes), process)
+
+
+@contextmanager
+def _only_run(folder: Path) -> Iterator[None]:
+    """Two runs in one folder would take turns at its checkpoint."""
+    with ExitStack() as lock:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.enter_context(locked(folder, wait=False))
+        except BlockingIOError as error:
+            raise ConfigError(
+                f"Another run trains in {folder}. Wait until it has ended, or give another --out."
+            ) from error
+        except OSError as error:
+            raise OutputError(f"Cannot write to {folder}: {error}. Give another --out.") from error
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # it stays where there is something in it
+                folder.rmdir()
+
+
+def _run(recipe: Recipe, data: Path, run: Run, process: Accelerator) -> TrainState:
+    folder, resume = run.folder, run.resume
     part = part_of_batch(recipe.optim.batch, process.process_index, process.num_processes)
     network = build_network(recipe)
     source = _open_source(recipe, data, process.device, part)
     validate = None
     if process.is_main_process:
         write_json(folder / "recipe.json", to_dict(recipe))
-        if recipe.validation.queries:
-            answer = _open_validation(recipe, data, process.device)
-            validate = Validation(answer, folder, process.device, resume=resume)
-    run = Run(folder, resume, time_limit_s=60 * minutes)
+    if recipe.validation.queries:
+        answer = _open_validation(recipe, data, process.device)
+        share = process.process_index, process.num_processes
+        validate = Validation(answer, folder, process.device, resume=resume, share=share)
     state = train(network, source, recipe.optim, run, weights=recipe.losses, validate=validate)
     if process.is_main_process:
         save_weights(folder / WEIGHTS, state.averaged)

@@ -1,16 +1,18 @@
 """Validation during training: the benchmark's metrics on a fixed set of queries.
 
-It does not use the run's random numbers, so a run is the same with and without it.
+Processes that train together each answer a share of them. Validation does not use the run's random numbers,
+so a run is the same with and without it.
 """
 
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from egohieraloc.data.base import ClipQueries, Track
@@ -19,15 +21,17 @@ from egohieraloc.documents import read_json
 from egohieraloc.errors import DataError, QueryError, VideoError
 from egohieraloc.evaluation import vq2d
 from egohieraloc.evaluation.run_vq2d import ClipSearch
-from egohieraloc.files import write_json
+from egohieraloc.files import scratch_folder, write_json
 from egohieraloc.localize import Localizer
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Calibration, Weights, save_weights
 from egohieraloc.training.composer.composed_videos import Halves, answer_to, queries_of
 from egohieraloc.video.reader import Video
 
-Answers = Iterable[tuple[Track, Track, float]]  # truth, answer, score of each query
-AnswerQueries = Callable[[Localizer], Answers]
+Share = tuple[int, int]  # (k, n): every n-th, from the k-th on
+Answers = Iterable[tuple[int, Track, Track, float]]  # number, truth, answer, score of each query of a share
+AnswerQueries = Callable[[Localizer, Share], Answers]
+ALL: Share = (0, 1)
 BEST_BY = "stap25"
 
 
@@ -41,20 +45,30 @@ class ValidationConfig:
 
 
 class Validation:
-    """Scores a network; the best so far is kept as `best.safetensors`, its scores in `best.json`."""
+    """Scores a network; the best so far is kept as `best.safetensors`, its scores in `best.json`.
 
-    def __init__(self, answer: AnswerQueries, folder: Path, device: torch.device, *, resume: bool) -> None:
-        self._answer, self._folder, self._device = answer, folder, device
-        if not resume:
+    Called in all processes that train together, each with its share of the queries; the first keeps the best.
+    """
+
+    def __init__(
+        self, answer: AnswerQueries, folder: Path, device: torch.device, *, resume: bool, share: Share = ALL
+    ) -> None:
+        self._answer, self._folder, self._device, self._share = answer, folder, device, share
+        if not resume and self._is_first:
             (folder / "best.json").unlink(missing_ok=True)
+
+    @property
+    def _is_first(self) -> bool:
+        return self._share[0] == 0
 
     def __call__(self, step: int, network: EgoHieraLocNet) -> dict[str, float]:
         weights = Weights(network, Calibration(threshold=0.0), "in training")
-        with tempfile.TemporaryDirectory() as scratch:
+        with scratch_folder() as scratch:
             localizer = Localizer(weights, device=str(self._device), cache=Path(scratch))
-            found = vq2d.score(vq2d.measure(self._answer(localizer)))
+            answers = _gathered(list(self._answer(localizer, self._share)), self._share)
+        found = vq2d.score(vq2d.measure((truth, given, score) for _, truth, given, score in answers))
         scores = {name: value for name, value in asdict(found).items() if name != "num_queries"}
-        if scores[BEST_BY] > self._best():
+        if self._is_first and scores[BEST_BY] > self._best():
             save_weights(self._folder / "best.safetensors", network)
             write_json(self._folder / "best.json", {"step": step, **scores})
         return scores
@@ -64,13 +78,23 @@ class Validation:
         return float(read_json(path)[BEST_BY]) if path.exists() else -1.0
 
 
+def _gathered(answers: list[tuple[int, Track, Track, float]], share: Share) -> Answers:
+    """The answers of all processes, in the order of the queries."""
+    if share != ALL:
+        from accelerate.utils import gather_object
+
+        answers = gather_object(answers)
+    return sorted(answers, key=lambda answer: answer[0])
+
+
 def composed_answers(halves: Halves) -> AnswerQueries:
     """Answer queries in composed videos."""
 
-    def answer(localizer: Localizer) -> Answers:
-        with tempfile.TemporaryDirectory() as scratch:
-            for query in queries_of(halves, localizer.predictor, Path(scratch)):
-                yield query.truth, *answer_to(query, localizer)
+    def answer(localizer: Localizer, share: Share) -> Answers:
+        with scratch_folder() as scratch:
+            queries = queries_of(halves, localizer.predictor, Path(scratch), share=share)
+            for number, query in zip(count(*share), queries):
+                yield number, query.truth, *answer_to(query, localizer)
                 for used in Path(scratch).iterdir():  # each video has a single query
                     shutil.rmtree(used)
 
@@ -80,12 +104,14 @@ def composed_answers(halves: Halves) -> AnswerQueries:
 def ego4d_answers(annotations: Path, folder: Path, queries: int) -> AnswerQueries:
     """Answer about this many queries of Ego4D-VQ, in clips spread evenly over the annotation file."""
     clips = _spread_clips(annotations, folder, queries)
+    firsts = np.cumsum([0, *(len(clip.queries) for clip, _ in clips)])[:-1]
 
-    def answer(localizer: Localizer) -> Answers:
-        for clip, path in clips:
+    def answer(localizer: Localizer, share: Share) -> Answers:
+        first, step = share
+        for (clip, path), number in zip(clips[first::step], firsts[first::step].tolist(), strict=True):
             search = ClipSearch(localizer, Video.open(path, folder_fps=clip.fps), clip.queries, clip.fps)
-            for query in clip.queries:
-                yield query.response or Track.empty(), *_find(search, query)
+            for place, query in enumerate(clip.queries, number):
+                yield place, query.response or Track.empty(), *_find(search, query)
 
     return answer
 

@@ -283,14 +283,23 @@ def _decoded(
     """Frames in order of time, passing over damaged ones. With `wanted` (times) others may be left out where
     that saves decoding and cannot change the wanted ones."""
     codec = stream.codec_context
+    marked = _marks_unneeded(codec)
     for packet in _packets(container, stream):
         skip = wanted is not None and packet.size > 0 and packet.pts not in wanted
         if skip and codec.codec.intra_only:
             continue
-        if codec.name == "h264":
+        if marked:
             codec.skip_frame = "NONREF" if skip else "DEFAULT"  # no other frame builds on these
         with suppress(FFmpegError):
             yield from packet.decode()
+
+
+def _marks_unneeded(codec: Any) -> bool:
+    """Whether frames say that no other one builds on them. In HEVC they say so of their own temporal layer,
+    so there must be one layer; the count is in the 22nd byte of what MP4 and Matroska store of the codec."""
+    about = codec.extradata or b""
+    one_layer = len(about) > 21 and about[0] == 1 and about[21] >> 3 & 7 == 1
+    return codec.name == "h264" or (codec.name == "hevc" and one_layer)
 
 
 def _numbered(frames: Iterator[av.VideoFrame], pts: NDArray[np.int64]) -> Iterator[tuple[int, av.VideoFrame]]:

@@ -60,6 +60,13 @@ class Video:
 
     backend: Backend
 
+    def __repr__(self) -> str:
+        info = self.info
+        return (
+            f"Video({str(self.path)!r}, {info.width}x{info.height}, {self.duration_s:.1f} s, "
+            f"{float(info.fps):g} frames a second)"
+        )
+
     @classmethod
     def open(cls, path: str | Path, *, folder_fps: float = DEFAULT_FOLDER_FPS) -> Video:
         """Open a video file, a recording of Project Aria (.vrs), or a folder of images that were taken
@@ -204,3 +211,7 @@ class Video:
         """Number of the last frame that begins at or before each time (N,), forgiving the file's rounding."""
         slack_s = min(ROUNDING_S, float(1 / self.info.fps) / 4)
         return np.maximum(np.searchsorted(self.times_s, time_s + slack_s, side="right") - 1, 0)
+
+    def shown_every(self, fps: float) -> Ints:
+        """Number of the frame shown at each n / fps seconds (N,), as annotations count frames."""
+        return self.shown_at(np.arange(math.ceil(self.duration_s * fps - 0.01)) / fps)

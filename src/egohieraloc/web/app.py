@@ -33,6 +33,7 @@ SHARED_SCRIPTS = ("answer.js", "curve.js", "marks.js", "scene.js", "tools.js")
 OWN_SCRIPTS = (
     "ask.js",
     "drawing.js",
+    "kept_views.js",
     "page.js",
     "place.js",
     "requests.js",

@@ -16,15 +16,13 @@ from egohieraloc import demo
 from egohieraloc.errors import DataError
 from egohieraloc.files import atomic_folder
 from egohieraloc.progress import Progress
-from egohieraloc.query import Query, parse_box
 from egohieraloc.report.build import write_views
 from egohieraloc.result import Result
 from egohieraloc.result_schema import ForegroundPart
 from egohieraloc.web import media
 from egohieraloc.web.jobs import query_foreground
 from egohieraloc.web.library import ANSWER
-from egohieraloc.web.media import QuerySource
-from egohieraloc.web.queries import QueryForm, query_form, received
+from egohieraloc.web.queries import QueryForm, query_form
 from egohieraloc.web.server import FRAME_LIMIT_S, INSPECT_LIMIT_S, ThisServer
 from egohieraloc.web.values import VideoEntry, VideoFacts
 
@@ -57,15 +55,13 @@ def add_demo(server: ThisServer) -> VideoEntry:
 def preview(
     video_id: str, form: Annotated[QueryForm, Depends(query_form)], server: ThisServer
 ) -> ForegroundPart:
-    """What of a query will be searched, before it is asked: a form as of `POST /videos/{id}/queries`."""
+    """What of a query's first view will be searched, before it is asked: a form as of
+    `POST /videos/{id}/queries`."""
     server.library.video(video_id)
-    region = parse_box(form.box) if form.box else None
     with server.library.incoming() as folder:
-        source = QuerySource(
-            server.library.video_path(video_id), received(form.image, folder), form.time_s, region
-        )
-        box, _ = server.checkers.run(media.prepare_query, folder, source, limit_s=FRAME_LIMIT_S)
-        query = Query.from_image(folder / "image.png", box=box)
+        sources = form.received(server.library.video_path(video_id), folder)[:1]
+        views = server.checkers.run(media.prepare_query, folder, sources, limit_s=FRAME_LIMIT_S)
+        query = media.read_query(folder, views)
         found: ForegroundPart = server.previewer.run(query_foreground, query, limit_s=PREVIEW_LIMIT_S)
     return found
 

@@ -22,8 +22,9 @@ from egohieraloc.query import Query
 from egohieraloc.result import Result
 from egohieraloc.result_json import foreground_part
 from egohieraloc.result_schema import ForegroundPart
-from egohieraloc.types import Box, NotFound, QueryMask
+from egohieraloc.types import NotFound, QueryMask
 from egohieraloc.web.library import Library, UnknownIdError
+from egohieraloc.web.media import read_query
 from egohieraloc.web.process import OwnProcess, StoppedError
 from egohieraloc.web.values import QueryEntry, QueryProgress
 
@@ -202,10 +203,10 @@ class Jobs:
     ) -> QueryEntry | None:
         """How the query ended, its answer in the folder, or None when it should go on at the next start."""
         library = self._library
-        video, image = library.video_path(entry.video_id), library.query_folder(entry.id) / "image.png"
+        video, images = library.video_path(entry.video_id), library.query_folder(entry.id)
         try:
             done: QueryEntry = process.run(
-                answer_query, video, image, entry, folder, progress=running.report, stop=running.stop
+                answer_query, video, images, entry, folder, progress=running.report, stop=running.stop
             )
         except EgoHieraLocError as error:
             if running.cancelled:
@@ -227,10 +228,10 @@ def get_ready(localizer: Locates, progress: Progress) -> None:
 
 
 def answer_query(
-    localizer: Locates, progress: Progress, video: Path, image: Path, entry: QueryEntry, folder: Path
+    localizer: Locates, progress: Progress, video: Path, images: Path, entry: QueryEntry, folder: Path
 ) -> QueryEntry:
     """Write the answer into a folder; runs in the process that holds the Localizer."""
-    query = Query.from_image(image, box=Box(*entry.box) if entry.box else None, seen_at_s=entry.seen_at_s)
+    query = read_query(images, [entry, *entry.others])
     space = None
     if entry.camera_height_m is not None:
         from egohieraloc.localize import SpaceSources

@@ -1,7 +1,7 @@
 """The server's folder. Everything in it lies under generated ids, and is there whole or not at all.
 
 videos/ID/    video, video.json
-queries/ID/   image.png, thumbnail.jpg, query.json; once it is done, answer/ with what `Result.save` writes
+queries/ID/   image.png, image-1.png ..., thumbnail.jpg, query.json; once done, answer/: see `Result.save`
 incoming/ID/  what is being received or written; forgotten at the next start
 features/     the Localizer's cache
 """

@@ -6,6 +6,7 @@ Every function takes a tool and a progress callback first and needs neither.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +19,7 @@ from egohieraloc.report.draw import thumbnail
 from egohieraloc.types import Box
 from egohieraloc.video.container import format_name
 from egohieraloc.video.reader import Video
-from egohieraloc.web.values import VideoFacts
+from egohieraloc.web.values import QueryView, VideoFacts
 
 # What is taken, and what a browser calls it.
 FORMATS = {
@@ -33,11 +34,12 @@ FORMATS = {
 }
 FRAME_WIDTH_PX = 1280
 THUMBNAIL_WIDTH_PX = 240
+VIEW = "an image, or time_s together with box=x,y,w,h"
 
 
 @dataclass(frozen=True)
 class QuerySource:
-    """Where a query comes from: an image that was sent, or else the frame of a video at a time, and a box."""
+    """Where a view comes from: an image that was sent, or else the frame of a video at a time, and a box."""
 
     video: Path
     image: Path | None
@@ -73,20 +75,41 @@ def frame_jpeg(tool: None, progress: Progress, path: Path, time_s: float) -> byt
 
 
 def prepare_query(
-    tool: None, progress: Progress, folder: Path, source: QuerySource
-) -> tuple[Box, float | None]:
-    """Write image.png and thumbnail.jpg of a query; its box in the image, and when it was seen."""
-    query = _query(source)
-    write_image(folder / "image.png", query.image)
-    (folder / "thumbnail.jpg").write_bytes(thumbnail(query.crop, width_px=THUMBNAIL_WIDTH_PX, quality=85))
-    return query.box, query.seen_at_s
+    tool: None, progress: Progress, folder: Path, sources: Sequence[QuerySource]
+) -> list[QueryView]:
+    """Write an image of each view of an object, and a thumbnail of the first, into the folder of a query."""
+    views = []
+    for number, source in enumerate(sources):
+        query = _query(source)
+        write_image(folder / image_name(number), query.image)
+        if number == 0:
+            shown = thumbnail(query.crop, width_px=THUMBNAIL_WIDTH_PX, quality=85)
+            (folder / "thumbnail.jpg").write_bytes(shown)
+        views.append(QueryView(box=query.box.xyxy, seen_at_s=query.seen_at_s))
+    return views
+
+
+def read_query(folder: Path, views: Sequence[QueryView]) -> Query:
+    """What was prepared."""
+    return Query.of_views(
+        *(
+            Query.from_image(
+                folder / image_name(number), box=view.box and Box(*view.box), seen_at_s=view.seen_at_s
+            )
+            for number, view in enumerate(views)
+        )
+    )
+
+
+def image_name(number: int) -> str:
+    return f"image-{number}.png" if number else "image.png"
 
 
 def _query(source: QuerySource) -> Query:
     if source.image is not None:
-        return Query.from_image(source.image, box=source.box, seen_at_s=source.time_s)
+        return Query.from_image(source.image, box=source.box)
     if source.time_s is None or source.box is None:
-        raise QueryError("Say what to look for: an image, or time_s together with box=x,y,w,h.")
+        raise QueryError(f"Say what to look for: {VIEW}.")
     return Query.from_time(_opened(source.video), time_s=source.time_s, box=source.box)
 
 

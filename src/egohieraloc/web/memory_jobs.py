@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from egohieraloc.errors import EgoHieraLocError
+from egohieraloc.files import scratch_folder
 from egohieraloc.memory.shelf import Shelf
 from egohieraloc.progress import Progress, label
 from egohieraloc.query import Query
@@ -98,9 +99,7 @@ def answer_question(
 
 def read_views(tool: None, progress: Progress, images: list[bytes], boxes: list[Box | None]) -> Query:
     """The query that some image files show. Runs in the process that touches the bytes of others."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         views = []
         for number, (data, box) in enumerate(zip(images, boxes, strict=True)):
             path = Path(folder) / str(number)

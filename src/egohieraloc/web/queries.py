@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,18 +12,19 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, File, Form, Query, UploadFile
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, StreamingResponse
+from pydantic import Field
 
-from egohieraloc.query import parse_box
+from egohieraloc.errors import QueryError
+from egohieraloc.query import MAX_VIEWS, parse_box
 from egohieraloc.report.scene import Scene
-from egohieraloc.types import Box
 from egohieraloc.web import media
 from egohieraloc.web.library import UnknownIdError
-from egohieraloc.web.media import QuerySource
+from egohieraloc.web.media import VIEW, QuerySource
 from egohieraloc.web.server import FRAME_LIMIT_S, KEEP, ThisServer
 from egohieraloc.web.values import QueryEntry, QueryWithAnswer
 
 EVENT_PAUSE_S, EVENT_SILENCE_S = 0.1, 15.0
-FormSeconds = Annotated[float | None, Form(ge=0, allow_inf_nan=False)]
+FormSeconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 router = APIRouter()
 
 
@@ -31,19 +32,44 @@ router = APIRouter()
 class QueryForm:
     """What comes with a query."""
 
-    image: UploadFile | None
-    time_s: float | None
-    box: str | None
+    image: Sequence[UploadFile]
+    time_s: Sequence[float]
+    box: Sequence[str]
     until_s: float | None
     in_3d: bool
     camera_height_m: float | None
 
+    def received(self, video: Path, folder: Path) -> list[QuerySource]:
+        """The views of the object, images first; their files are written into the folder."""
+        count = len(self.image) + len(self.time_s)
+        if not 0 < count <= MAX_VIEWS:
+            raise QueryError(f"Say what to look for: {VIEW}; of one object at most {MAX_VIEWS} views.")
+        boxes = [parse_box(box) if box else None for box in self.box] or [None] * count
+        if len(boxes) != count:
+            raise QueryError(
+                f"Wanted a box for each of the {count} views, images first, got {len(boxes)}. "
+                "An empty one stands for a whole image."
+            )
+        files = [folder / f"given-{number}" for number in range(len(self.image))]
+        for path, image in zip(files, self.image, strict=True):
+            path.write_bytes(image.file.read())
+        images: list[tuple[Path | None, float | None]] = [(path, None) for path in files]
+        views = images + [(None, time_s) for time_s in self.time_s]
+        return [QuerySource(video, *view, box) for view, box in zip(views, boxes, strict=True)]
+
 
 def query_form(
-    image: Annotated[UploadFile | None, File(description="The object: a crop, or with box a frame.")] = None,
-    time_s: FormSeconds = None,
-    box: Annotated[str | None, Form(description="x,y,w,h in pixels", max_length=200)] = None,
-    until_s: FormSeconds = None,
+    image: Annotated[
+        list[UploadFile], File(description="The object: a crop, or with box a frame. Repeat it for others.")
+    ] = [],  # noqa: B006
+    time_s: Annotated[
+        list[FormSeconds], Form(description="Moments of the video that show it, each with a box.")
+    ] = [],  # noqa: B006
+    box: Annotated[
+        list[Annotated[str, Field(max_length=200)]],
+        Form(description="x,y,w,h in pixels, for each image and then each moment; empty: a whole image."),
+    ] = [],  # noqa: B006
+    until_s: Annotated[float | None, Form(ge=0, allow_inf_nan=False)] = None,
     in_3d: Annotated[bool, Form(description="Also tell where in space.")] = False,
     camera_height_m: Annotated[
         float | None, Form(gt=0, le=10, allow_inf_nan=False, description="With in_3d: for metres.")
@@ -54,7 +80,7 @@ def query_form(
 
 @router.post("/videos/{video_id}/queries", status_code=201)
 def ask(video_id: str, form: Annotated[QueryForm, Depends(query_form)], server: ThisServer) -> QueryEntry:
-    """Ask where an object was last seen: give an image of it, or a moment of the video and a box.
+    """Ask where an object was last seen: give images of it, or moments of the video and a box in each.
 
     `until_s` is the query time: nothing after it is looked at. With `in_3d` the answer also tells
     where the object is in space, seen from the camera at the query time; the first such query about
@@ -62,20 +88,16 @@ def ask(video_id: str, form: Annotated[QueryForm, Depends(query_form)], server: 
     """
     library = server.library
     library.video(video_id)
-    region = parse_box(form.box) if form.box else None
     with server.jobs.place(), server.checkers.place() as checker, library.incoming() as folder:
-        image = received(form.image, folder)
-        source = QuerySource(library.video_path(video_id), image, form.time_s, region)
-        prepared: tuple[Box, float | None] = checker.run(
-            media.prepare_query, folder, source, limit_s=FRAME_LIMIT_S
-        )
-        box, seen_at_s = prepared
+        sources = form.received(library.video_path(video_id), folder)
+        first, *others = checker.run(media.prepare_query, folder, sources, limit_s=FRAME_LIMIT_S)
         entry = QueryEntry(
             id=folder.name,
             video_id=video_id,
             created_at=time.time(),
-            box=box.xyxy,
-            seen_at_s=seen_at_s,
+            box=first.box,
+            seen_at_s=first.seen_at_s,
+            others=others,
             until_s=form.until_s,
             in_3d=form.in_3d,
             camera_height_m=form.camera_height_m if form.in_3d else None,
@@ -83,14 +105,6 @@ def ask(video_id: str, form: Annotated[QueryForm, Depends(query_form)], server: 
         library.add_query(folder, entry)
         server.jobs.add(entry.id)
     return entry
-
-
-def received(image: UploadFile | None, folder: Path) -> Path | None:
-    if image is None:
-        return None
-    path = folder / "given"
-    path.write_bytes(image.file.read())
-    return path
 
 
 @router.get("/videos/{video_id}/queries")

@@ -48,14 +48,20 @@ class QueryProgress(Value):
     left_s: float | None = None
 
 
-class QueryEntry(Value):
+class QueryView(Value):
+    """An image of an object."""
+
+    box: BoxXyxy | None = None  # in the image; None: all of it
+    seen_at_s: float | None = None  # of the video it is from
+
+
+class QueryEntry(QueryView):
     """A query about a video. `running` is never stored: after a restart such a query waits again."""
 
     id: Id
     video_id: Id
     created_at: float  # seconds since 1970
-    box: BoxXyxy | None = None  # in the query image; None: all of it
-    seen_at_s: float | None = None
+    others: list[QueryView] = []  # further images of the object
     until_s: float | None = None
     in_3d: bool = False  # also where in space
     camera_height_m: float | None = None  # above the floor: makes the place metric

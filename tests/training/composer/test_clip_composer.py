@@ -79,7 +79,7 @@ def test_presence_agrees_with_masks_and_boxes(busy: ClipBatch) -> None:
     assert (busy.boxes[~present] == 0).all()
     sides = busy.boxes[present][:, 2:] - busy.boxes[present][:, :2]
     assert (sides > 0).all()
-    strict = compose(calm_config(min_visible_share=0.9, edge_share=1.0), size=48)
+    strict = compose(calm_config(min_visible_share=0.9, edge_share=1.0), size=24)
     assert 0.1 < strict.presence.mean() < 0.9
     assert torch.equal(strict.masks.sum((2, 3)) > 0, strict.presence > 0.5)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -98,14 +99,14 @@ def read_mps_trajectory(path: Path) -> TimedPath:
             step_us = times_us[1] - times_us[0] if len(times_us) > 1 else STEP_S * 1e6
             every = max(1, int(STEP_S * 1e6 / max(step_us, 1.0)))
             rows = np.loadtxt(islice(stream, 0, None, every), delimiter=",", usecols=columns, ndmin=2)
-    except (OSError, ValueError, KeyError) as error:
+        rows = rows[rows[:, 8] >= MIN_QUALITY] if (rows[:, 8] >= MIN_QUALITY).any() else rows
+        matrices = np.tile(np.eye(4), (len(rows), 1, 1))
+        matrices[:, :3, :3] = Rotation.from_quat(rows[:, 4:8]).as_matrix()
+    except (OSError, ValueError, LookupError, OverflowError) as error:
         raise GeometryError(
             f"Cannot read the trajectory {path}: {type(error).__name__} {error}. Wanted a CSV file of Aria's "
             "MPS, with tracking_timestamp_us, tx_world_device ... and qw_world_device."
         ) from error
-    rows = rows[rows[:, 8] >= MIN_QUALITY] if (rows[:, 8] >= MIN_QUALITY).any() else rows
-    matrices = np.tile(np.eye(4), (len(rows), 1, 1))
-    matrices[:, :3, :3] = Rotation.from_quat(rows[:, 4:8]).as_matrix()
     matrices[:, :3, 3] = rows[:, 1:4]
     return TimedPath.sorted(rows[:, 0] / 1e6, matrices)
 
@@ -121,7 +122,7 @@ def read_points(folder: Path) -> SparsePoints:
             names = ("px_world", "py_world", "pz_world", "inv_dist_std", "dist_std")
             columns = [header.index(name) for name in names]
             rows = np.loadtxt(stream, delimiter=",", usecols=columns, ndmin=2)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, LookupError, zlib.error) as error:
         raise GeometryError(
             f"Cannot read the points {path}: {error}. Delete the file to go without."
         ) from error

@@ -55,7 +55,7 @@ def read_intrinsics(path: Path) -> Mount:
             return Mount(_from_json(parse_json(text)))
         numbers = [float(word) for word in re.split(r"[\s,]+", text.strip())]
         return Mount(_lens(numbers[:2], numbers[2:6], numbers[6:]))
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise GeometryError(
             f"Cannot read a lens from {path}: {type(error).__name__} {error}. Wanted {_WANTED}."
         ) from error

@@ -36,7 +36,7 @@ def read_transforms(path: Path, value: Any) -> GivenCameras:
             for frame in frames
         )
         camera = _camera([value | frame for frame in frames])
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise GeometryError(
             f"Cannot read {path}: {type(error).__name__} {error}. Wanted a transforms.json with fl_x, fl_y, "
             "cx, cy, w, h and for each frame a file_path and a transform_matrix."

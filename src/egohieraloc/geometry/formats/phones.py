@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,16 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from egohieraloc.documents import parse_json, read_json
+from egohieraloc.documents import MAX_BYTES, parse_json, read_json
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.camera import Camera
 from egohieraloc.geometry.given import OPENGL, TRAJECTORY, GivenCameras, GivenView
 from egohieraloc.types import Floats
+
+_UNREADABLE = (
+    *(OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError),
+    *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError),  # of archives
+)
 
 
 def find_phone_export(path: Path) -> Callable[[], GivenCameras] | None:
@@ -46,7 +52,7 @@ def read_record3d(path: Path) -> GivenCameras:
         lens = (matrix[0, 0], matrix[1, 1], matrix[0, 2], matrix[1, 2])
         camera = Camera("PINHOLE", int(value["w"]), int(value["h"]), tuple(float(v) for v in lens))
         matrices = _matrices(poses[:, 4:], poses[:, :4])
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise GeometryError(
             f"Cannot read the Record3D export {path}: {type(error).__name__} {error}. Wanted K, w, h, poses."
         ) from error
@@ -57,8 +63,8 @@ def read_record3d(path: Path) -> GivenCameras:
 def _metadata(path: Path) -> str:
     if path.suffix != ".r3d":
         return path.read_text(encoding="utf-8")
-    with zipfile.ZipFile(path) as archive:
-        return archive.read("metadata").decode("utf-8")
+    with zipfile.ZipFile(path) as archive, archive.open("metadata") as member:
+        return member.read(MAX_BYTES + 1).decode("utf-8")  # one too many is refused, whatever it unpacks to
 
 
 def read_stray_scanner(folder: Path) -> GivenCameras:
@@ -67,7 +73,7 @@ def read_stray_scanner(folder: Path) -> GivenCameras:
         matrix = np.loadtxt(folder / "camera_matrix.csv", delimiter=",").reshape(3, 3)
         with (folder / "odometry.csv").open(encoding="utf-8", newline="") as stream:
             rows = [
-                {key.strip(): v for key, v in row.items()}
+                {key.strip(): v for key, v in row.items() if key}
                 for row in csv.DictReader(stream, skipinitialspace=True)
             ]
         positions = np.array([[float(row[key]) for key in "xyz"] for row in rows])
@@ -78,7 +84,7 @@ def read_stray_scanner(folder: Path) -> GivenCameras:
         lens = (matrix[0, 0], matrix[1, 1], matrix[0, 2], matrix[1, 2])
         camera = Camera("PINHOLE", width, height, tuple(float(v) for v in lens))
         matrices = _matrices(positions, turns)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except _UNREADABLE as error:
         raise GeometryError(f"Cannot read the Stray Scanner export {folder}: {error}.") from error
     views = tuple(GivenView(matrix, name=name) for matrix, name in zip(matrices, names, strict=True))
     return GivenCameras(f"the Stray Scanner export {folder}", camera, views, "m", TRAJECTORY)
@@ -93,7 +99,7 @@ def read_polycam(folder: Path) -> GivenCameras:
             top = [[float(value[f"t_{row}{column}"]) for column in range(4)] for row in range(3)]
             lenses.append([float(value[key]) for key in ("fx", "fy", "cx", "cy")])
             sizes.add((int(value["width"]), int(value["height"])))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except _UNREADABLE as error:
             raise GeometryError(f"Cannot read {path} of a Polycam export: {error}.") from error
         views.append(GivenView(np.array([*top, [0, 0, 0, 1.0]]), name=path.stem))
     if len(sizes) != 1:

@@ -5,6 +5,14 @@ const LEFT = 30, RIGHT = 8, TOP = 10, BOTTOM = 24;
 const TICKS_S = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600];
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
 
+// The legend's entries for the lines, see `legend`. Where no appearance was found none can end.
+const DASHES = "repeating-linear-gradient(90deg, var(--quiet) 0 5px, transparent 5px 8px)";
+export const curveLines = (found) => [
+  ["var(--accent)", "score, smoothed", "line"],
+  ["color-mix(in srgb, var(--quiet) 45%, transparent)", "score of each sample", "line"],
+  ...(found ? [[DASHES, "an appearance ends below this", "line"]] : []),
+];
+
 export class Curve {
   // onPick(time) is called when a moment is chosen with the pointer, onStep(samples) when keys move from here.
   constructor(box, { onPick, onStep }) {
@@ -58,7 +66,7 @@ export class Curve {
       svg.append(draw("path", { class: "under", d: `${line(smooth)}L${this.x(times.at(-1))} ${floor}L${this.x(times[0])} ${floor}Z` }),
         draw("path", { class: "raw", d: line(raw) }), draw("path", { class: "smooth", d: line(smooth) }));
     }
-    svg.append(draw("line", { class: "threshold", x1: LEFT, x2: width - RIGHT, y1: this.y(threshold), y2: this.y(threshold) }));
+    if (this.spans.length) svg.append(draw("line", { class: "threshold", x1: LEFT, x2: width - RIGHT, y1: this.y(threshold), y2: this.y(threshold) }));
     this.cursor = draw("line", { class: "cursor", y1: TOP, y2: height - BOTTOM });
     this.knob = draw("circle", { class: "knob", r: 4.5 });
     svg.append(this.cursor, this.knob);

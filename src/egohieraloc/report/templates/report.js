@@ -1,6 +1,6 @@
 // The report: shows the JSON value that stands in the page, see html.py.
 import { HINTS, candidates, confidence, fromTo, halfSample, spanOf } from "./answer.js";
-import { Curve } from "./curve.js";
+import { Curve, curveLines } from "./curve.js";
 import { imageOver, marks, outline } from "./marks.js";
 import { doubtItems, sceneLegend, sceneWords, startScene } from "./scene.js";
 import { byId, clock, draw, legend, make, showPlaying } from "./tools.js";
@@ -118,8 +118,7 @@ function curveCard() {
   const half = halfSample(result);
   if (count) shown.set({ scores: curve, start_s: times[0] - half, end_s: times.at(-1) + half, spans });
   listeners.push((sample) => shown.move(times[sample]));
-  const dashes = "repeating-linear-gradient(90deg, var(--quiet) 0 5px, transparent 5px 8px)";
-  const entries = [["var(--accent)", "score, smoothed", "line"], ["color-mix(in srgb, var(--quiet) 45%, transparent)", "score of each sample", "line"], [dashes, "threshold", "line"]];
+  const entries = curveLines(Boolean(answer));
   if (answer) entries.push(["var(--accent-soft)", "the answer"]);
   if (spans.some(({ name }) => name === "passed")) entries.push(["var(--other-soft)", "not chosen"]);
   byId("legend").append(...legend(entries));

@@ -112,18 +112,21 @@ def compose_halves(
 
 
 def queries_of(
-    halves: Halves, predictor: Predictor, scratch: Path, *, seed: int = 0
+    halves: Halves, predictor: Predictor, scratch: Path, *, seed: int = 0, share: tuple[int, int] = (0, 1)
 ) -> Iterator[ComposedQuery]:
-    """Encode the clips, and make the query and video of each."""
+    """Encode the clips, and make the query and video of each, or of every n-th from the k-th on (k, n)."""
     packed = [
         [predictor.encode([_letterbox(clip, predictor).apply(f) for f in clip.frames]) for clip in half]
         for half in halves
     ]
     order = np.random.default_rng(seed)
+    first, step = share
     for side, half in enumerate(halves):
         for number, clip in enumerate(half):
             parts = list(packed[1 - side])
             place = int(order.integers(len(parts) + 1))
+            if (side * len(halves[0]) + number - first) % step:
+                continue
             parts.insert(place, packed[side][number])
             folder = scratch / f"query-{side}-{number}"
             shown = list(halves[1 - side])

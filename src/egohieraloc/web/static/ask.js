@@ -1,10 +1,11 @@
 // What the next query is about: a box in the video or in a photo, what of it will be searched, when, and how.
 import { Drawing } from "./drawing.js";
+import { KeptViews } from "./kept_views.js";
 import { call } from "./requests.js";
 import { byId, clock } from "./tools.js";
 
 const PREVIEW_AFTER_MS = 350, SHOWN_PX = 192;
-const TRIM = (side) => side.toFixed(1);
+const sides = ([x1, y1, x2, y2]) => [x1, y1, x2 - x1, y2 - y1].map((side) => side.toFixed(1)).join(",");
 const READ = { willReadFrequently: true };
 
 // Seconds from 8.6 or 0:08.6, null from nothing; an error from anything else.
@@ -30,6 +31,8 @@ export class Ask {
         if (finished) this.want({ image: this.photo.file, box, bitmap: this.photo.bitmap });
       },
     });
+    this.kept = new KeptViews(byId("kept"), () => this.ready());
+    byId("another").addEventListener("click", () => this.keep());
     byId("photo-away").addEventListener("click", () => this.want(null));
     byId("in-3d").addEventListener("change", () => this.showHeight());
     byId("until-now").addEventListener("click", () => { byId("until").value = clock(viewer.time); });
@@ -38,7 +41,24 @@ export class Ask {
   open(videoId) {
     this.videoId = videoId;
     byId("until").value = "";
+    this.kept.clear();
     this.want(null);
+  }
+
+  // Puts what is wanted aside as one view of the object, so that another can be chosen.
+  async keep() {
+    const { wanted } = this, crop = await this.cut(wanted);
+    if (this.wanted !== wanted) return;
+    this.kept.add(wanted, crop);
+    this.viewer.dropDraft();
+    this.want(null);
+  }
+  get views() { return [...this.kept.views, ...(this.wanted ? [this.wanted] : [])]; }
+  ready() {
+    byId("ask").disabled = !this.views.length;
+    byId("another").hidden = !this.wanted;
+    this.sayHint();
+    this.onWant();
   }
 
   // A file of an image: it is shown large, so that the object can be marked in it.
@@ -63,19 +83,18 @@ export class Ask {
     this.wanted = wanted;
     if (!wanted?.image) this.photo = null;
     byId("photo-card").hidden = !this.photo;
-    byId("ask").disabled = !wanted;
     byId("crop").hidden = !wanted;
     byId("mask-words").textContent = "";
-    this.sayHint();
     if (wanted) this.show(wanted).catch(() => {});
-    this.onWant();
+    this.ready();
   }
   sayHint() {
     const { wanted } = this;
     const place = wanted?.image ? `${wanted.image.name}.` : wanted && `From ${clock(wanted.time)} of the video.`;
     const advice = wanted?.image && !wanted.box ? " Draw a box around the object in it: its surroundings help." : "";
-    byId("hint").textContent = wanted ? place + advice : "";
-    byId("no-wish").hidden = Boolean(wanted);
+    const more = this.kept.views.length && !wanted ? "Show it from another side, or ask." : "";
+    byId("hint").textContent = wanted ? place + advice : more;
+    byId("no-wish").hidden = Boolean(this.views.length);
   }
   showHeight() { byId("height-row").hidden = !byId("in-3d").checked; }
 
@@ -87,7 +106,7 @@ export class Ask {
     clearTimeout(this.previewTimer);
     this.previewTimer = setTimeout(async () => {
       if (this.wanted !== wanted) return;
-      const found = await call("POST", `/videos/${this.videoId}/foreground`, this.subject(wanted)).catch(() => null);
+      const found = await call("POST", `/videos/${this.videoId}/foreground`, this.subject([wanted])).catch(() => null);
       if (this.wanted !== wanted || !found) return;
       await darken(crop, wanted, found);
       byId("mask-words").textContent = found.level === 2 ? "No clear outline: the whole box is searched." : "The bright part is searched.";
@@ -99,20 +118,18 @@ export class Ask {
     return createImageBitmap(wanted.bitmap, Math.round(x1), Math.round(y1), Math.max(1, Math.round(x2 - x1)), Math.max(1, Math.round(y2 - y1)));
   }
 
-  // The form of a query: what it is about ...
-  subject(wanted = this.wanted) {
+  // The form of a query: what it is about, with a box for each image and then for each moment of the video ...
+  subject(views) {
     const form = new FormData();
-    if (wanted.image) form.append("image", wanted.image);
-    else form.append("time_s", wanted.time.toFixed(4));
-    if (wanted.box) {
-      const [x1, y1, x2, y2] = wanted.box;
-      form.append("box", [x1, y1, x2 - x1, y2 - y1].map(TRIM).join(","));
-    }
+    const images = views.filter(({ image }) => image), moments = views.filter(({ image }) => !image);
+    for (const { image } of images) form.append("image", image);
+    for (const { time } of moments) form.append("time_s", time.toFixed(4));
+    for (const { box } of [...images, ...moments]) form.append("box", box ? sides(box) : "");
     return form;
   }
   // ... and what else is wanted.
   form() {
-    const form = this.subject(), until = parseTime(byId("until").value), height = byId("height").value.trim();
+    const form = this.subject(this.views), until = parseTime(byId("until").value), height = byId("height").value.trim();
     if (until !== null) form.append("until_s", until.toFixed(4));
     if (byId("in-3d").checked) {
       form.append("in_3d", "true");

@@ -8,7 +8,6 @@ import { fill } from "./rows.js";
 import { percent } from "./words.js";
 
 const LOOK_EVERY_MS = 400, LIST_EVERY_MS = 15_000;
-const STAGES = { videos: "Videos", encode: "Reading a video", look: "Searching", decode: "Searching closely", follow: "Tracking" };
 const state = { videos: [], chosen: new Set(), question: null };
 const views = new Views(byId("views"), showViews);
 
@@ -25,6 +24,7 @@ const tried = (act) => async (...words) => {
 
 const thumbnail = (video, time_s = 0) => `/memory/videos/${video.id}/thumbnail?time_s=${time_s.toFixed(2)}`;
 const when = (text) => `${dayName(recorded(text).day)}, ${timeOfDay(text)}`;
+const shortly = (text) => `${dayName(recorded(text).day, "short")}, ${timeOfDay(text)}`; // in narrow lists
 
 function showViews() {
   const some = views.entries.length > 0;
@@ -79,7 +79,7 @@ async function listObjects() {
   byId("no-objects").hidden = objects.length > 0;
   fill(byId("objects"), objects.map(({ name, views: count, last_seen }) => ({
     id: name, image: `/memory/objects/${encodeURIComponent(name)}/thumbnail`, title: name,
-    note: `${count} image${count === 1 ? "" : "s"}${last_seen ? `, last seen ${when(last_seen)}` : ""}`, current: false,
+    note: `${count} image${count === 1 ? "" : "s"}${last_seen ? `, last seen ${shortly(last_seen)}` : ""}`, current: false,
     open: tried(() => ask(name)), remove: { label: `Forget ${name}`, act: tried(() => removeObject(name)) },
   })));
 }
@@ -107,7 +107,7 @@ async function listQuestions() {
   byId("questions-card").hidden = !questions.length;
   fill(byId("questions"), questions.map((question) => ({
     id: String(question.id), image: `/memory/questions/${question.id}/thumbnail`, title: title(question),
-    note: `${question.object_name ? `${question.object_name}, ` : ""}asked ${when(question.asked_at)}`,
+    note: `${question.object_name ? `${question.object_name}, ` : ""}asked ${shortly(question.asked_at)}`,
     current: question.id === state.question?.id, open: tried(() => showQuestion(question)),
     remove: { label: `Forget question ${question.id}`, act: tried(() => removeQuestion(question)) },
   })));
@@ -120,7 +120,7 @@ async function removeQuestion(question) {
   await Promise.all([listQuestions(), listMaps()]);
 }
 
-const title = ({ found, sightings: [first] }) => (found && first ? when(first.seen_until) : found ? "Its video was removed" : "Not seen");
+const title = ({ found, sightings: [first] }) => (found && first ? shortly(first.seen_until) : found ? "Its video was removed" : "Not seen");
 
 async function ask(name = null) {
   const form = new FormData();
@@ -138,15 +138,17 @@ async function ask(name = null) {
     entry = await call("GET", `/memory/asks/${entry.id}`);
   }
   byId("bar").hidden = true;
-  if (entry.status === "failed") throw new Error(entry.message);
+  if (entry.status === "failed") {
+    byId("answer-card").hidden = true;
+    throw new Error(entry.message);
+  }
   const questions = await listQuestions();
   showQuestion(questions.find((question) => question.id === entry.question));
   await Promise.all([listObjects(), listMaps()]);
 }
 
 function showProgress({ status, progress }) {
-  const stage = progress && (STAGES[progress.stage] || progress.label);
-  byId("answer-words").textContent = status === "waiting" || !progress ? "Getting ready …" : `${stage}, ${percent(progress.done / Math.max(1, progress.total))}`;
+  byId("answer-words").textContent = status === "waiting" || !progress ? "Getting ready …" : `${progress.label}, ${percent(progress.done / Math.max(1, progress.total))}`;
   if (progress) byId("bar").value = progress.done / Math.max(1, progress.total);
   else byId("bar").removeAttribute("value");
 }
@@ -190,7 +192,7 @@ function showTimeline() {
   const sightings = state.question?.sightings || [];
   byId("days-card").hidden = !state.videos.length;
   showDays(byId("days"), state.videos, sightings, showSighting);
-  const entries = [["var(--line)", "recorded"]];
+  const entries = [["var(--quiet)", "recorded"]];
   if (sightings.length) entries.push(["var(--accent)", state.question.found ? "last seen" : "perhaps seen"]);
   if (sightings.length > 1) entries.push(["var(--other)", "other sightings"]);
   byId("days-legend").replaceChildren(...legend(entries));

@@ -2,7 +2,7 @@
 // that a reload shows the same again.
 import { HINTS, candidates, seenAt, spanOf } from "./answer.js";
 import { Ask } from "./ask.js";
-import { Curve } from "./curve.js";
+import { Curve, curveLines } from "./curve.js";
 import { Place } from "./place.js";
 import { call, send } from "./requests.js";
 import { fill, removeRow } from "./rows.js";
@@ -97,8 +97,7 @@ function showCurve(answer) {
     spanOf(answer, track[0].time_s, track.at(-1).time_s, rank === state.rank ? "chosen" : "passed"));
   curve.set({ scores: answer.curve, start_s: 0, end_s: state.video.duration_s, spans });
   curve.move(viewer.time);
-  const dashes = "repeating-linear-gradient(90deg, var(--quiet) 0 5px, transparent 5px 8px)";
-  const entries = [["var(--accent)", "score, smoothed", "line"], ["color-mix(in srgb, var(--quiet) 45%, transparent)", "score of each sample", "line"], [dashes, "threshold", "line"], ["var(--mark)", "the moment shown", "line"]];
+  const entries = [...curveLines(answer.found), ["var(--mark)", "the moment shown", "line"]];
   if (answer.found) entries.push(["var(--accent-soft)", state.rank ? `candidate ${state.rank + 1}, shown` : "the answer"]);
   if (spans.some(({ name }) => name === "passed")) entries.push(["var(--other-soft)", "other candidates"]);
   byId("legend").replaceChildren(...legend(entries));
@@ -205,7 +204,7 @@ function follow(id) {
 
 async function ask() {
   const button = byId("ask");
-  if (!asking.wanted || button.getAttribute("aria-busy") === "true") return;
+  if (!asking.views.length || button.getAttribute("aria-busy") === "true") return;
   const form = asking.form(), { video } = state;
   button.setAttribute("aria-busy", "true"); // not disabled: it keeps the focus
   try {
@@ -281,12 +280,15 @@ async function notThisOne() {
   goToAnswer();
 }
 
-const receive = tried(async (file) => {
-  if (!file) return;
-  if (file.type.startsWith("image/")) {
-    if (!state.video) throw new Error("Choose a video first, then an image of the object.");
-    await asking.take(file);
-  } else await upload(file);
+// A video, or images of one object.
+const receive = tried(async (files) => {
+  const images = files.filter(({ type }) => type.startsWith("image/"));
+  if (images.length && !state.video) throw new Error("Choose a video first, then an image of the object.");
+  for (const [i, image] of images.entries()) {
+    if (i) await asking.keep();
+    await asking.take(image);
+  }
+  if (files.length > images.length) await upload(files.find((file) => !images.includes(file)));
 });
 
 function listen() {
@@ -307,7 +309,11 @@ function listen() {
   byId("to-answer").addEventListener("click", goToAnswer);
   byId("not-this").addEventListener("click", tried(notThisOne));
   for (const id of ["video-file", "image-file"]) {
-    byId(id).addEventListener("change", (event) => { receive(event.target.files[0]); event.target.value = ""; });
+    byId(id).addEventListener("change", async (event) => {
+      const files = [...event.target.files];
+      event.target.value = "";
+      await receive(files);
+    });
   }
   const over = (on) => (event) => {
     event.preventDefault();
@@ -315,7 +321,7 @@ function listen() {
   };
   addEventListener("dragover", over(true));
   addEventListener("dragleave", over(false));
-  addEventListener("drop", (event) => { over(false)(event); receive(event.dataTransfer.files[0]); });
+  addEventListener("drop", (event) => { over(false)(event); receive([...event.dataTransfer.files]); });
 }
 
 listen();

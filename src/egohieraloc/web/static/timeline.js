@@ -9,9 +9,9 @@ export function recorded(text) {
   const [hours, minutes, seconds] = time.replace(/(Z|[+-]\d\d:?\d\d)$/, "").split(":").map(Number);
   return { day, second: 3600 * hours + 60 * minutes + (seconds || 0) };
 }
-export function dayName(day) {
-  const word = (options) => new Date(`${day}T12:00:00Z`).toLocaleDateString("en-GB", { ...options, timeZone: "UTC" });
-  return `${word({ weekday: "long" })}, ${Number(day.slice(8))} ${word({ month: "long" })} ${day.slice(0, 4)}`;
+export function dayName(day, length = "long") {
+  const word = (part) => new Date(`${day}T12:00:00Z`).toLocaleDateString("en-GB", { [part]: length, timeZone: "UTC" });
+  return `${word("weekday")}, ${Number(day.slice(8))} ${word("month")} ${day.slice(0, 4)}`;
 }
 export function timeOfDay(text, withSeconds = true) {
   const { second } = recorded(text);
@@ -36,7 +36,7 @@ function byDay(start, seconds) {
 }
 
 function bar(kind, { from, length }, title) {
-  const x = from / DAY_S * WIDTH, width = Math.max(length / DAY_S * WIDTH, kind === "recording" ? 1.5 : 4);
+  const x = from / DAY_S * WIDTH, width = Math.max(length / DAY_S * WIDTH, kind === "recording" ? 3 : 4);
   const [y, height] = kind === "recording" ? [12, 12] : [6, 24];
   return draw("rect", { class: kind, x: Math.min(x, WIDTH - width), y, width, height, rx: 2 }, draw("title", {}, title));
 }
@@ -67,7 +67,7 @@ export function showDays(element, videos, sightings, act) {
     }
     const order = (kind) => (kind === "recording" ? 0 : kind === "seen other" ? 1 : 2);
     svg.append(...rows.get(day).sort((a, b) => order(a.getAttribute("class")) - order(b.getAttribute("class"))));
-    return make("div", { class: "day", "data-day": day }, make("span", { class: "day-name" }, dayName(day)), svg);
+    return make("div", { class: "day", "data-day": day }, make("span", { class: "day-name" }, dayName(day, "short")), svg);
   }));
   if (days.length) {
     const hours = ["0:00", "6:00", "12:00", "18:00", "24:00"].map((text) => make("span", {}, text));

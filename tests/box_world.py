@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import cv2
 import numpy as np
@@ -27,14 +28,16 @@ class Shot:
     frame: Frame
     pose: CameraPose
     depth: np.ndarray  # (H, W) along z
-    target: np.ndarray  # (H, W) whether the pixel shows the first box
+    label: np.ndarray  # (H, W) which box the pixel shows, counted from 1; 0 for the room
 
 
-def walk(count: int, *, camera: Camera = CAMERA, turn_deg: float = 50.0) -> list[Shot]:
-    """A sideways walk that looks around, then comes back at another height."""
+def walk(
+    count: int, *, camera: Camera = CAMERA, turn_deg: float = 50.0, turns: tuple[float, float] = (0.0, 1.0)
+) -> list[Shot]:
+    """A sideways walk that looks around, then comes back at another height; or a part of it."""
     textures = _textures()
     shots = []
-    for i, t in enumerate(np.linspace(0, 1, count)):
+    for i, t in enumerate(np.linspace(*turns, count)):
         phase = 2 * np.pi * t
         center = np.array([-1.0 * np.cos(phase), 0.25 * np.sin(phase) - 0.2, -1.2 + 0.4 * np.sin(phase)])
         yaw, pitch = np.radians(turn_deg / 2) * np.sin(phase + 0.6), np.radians(8) * np.cos(phase)
@@ -54,12 +57,12 @@ def ring(count: int, *, turns: float) -> list[Shot]:
     return shots
 
 
-def object_center() -> np.ndarray:
-    return (BOXES[0][0] + BOXES[0][1]) / 2
+def object_center(number: int = 1) -> np.ndarray:
+    return (BOXES[number - 1][0] + BOXES[number - 1][1]) / 2
 
 
-def object_box(shot: Shot) -> Box | None:
-    rows, columns = np.nonzero(shot.target)
+def object_box(shot: Shot, number: int = 1) -> Box | None:
+    rows, columns = np.nonzero(shot.label == number)
     if len(rows) < 60:
         return None
     return Box(float(columns.min()), float(rows.min()), float(columns.max() + 1), float(rows.max() + 1))
@@ -73,6 +76,7 @@ def _pose(center: np.ndarray, forward: np.ndarray) -> CameraPose:
     return CameraPose.from_rotation(rotation, -rotation @ center)
 
 
+@cache
 def _textures() -> np.ndarray:
     """One noise image for each face of the room and its boxes (N, S, S), smooth enough not to alias."""
     generator = np.random.default_rng(7)
@@ -105,7 +109,7 @@ def _shot(index: int, camera: Camera, pose: CameraPose, textures: np.ndarray) ->
     grey = _shade(points, label, textures).reshape(camera.height, camera.width).astype(np.uint8)
     shape = (camera.height, camera.width)
     frame = Frame(index, index / 5, np.repeat(grey[:, :, None], 3, axis=2))
-    return Shot(frame, pose, (distance * rays[:, 2]).reshape(shape), (label == 1).reshape(shape))
+    return Shot(frame, pose, (distance * rays[:, 2]).reshape(shape), label.reshape(shape))
 
 
 def _slab(
