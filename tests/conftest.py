@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from egohieraloc.processor import avoid_broken_tiles
+
 # Half a minute and more, some with few tests: begun first, so that no worker waits for another at the end.
 LONG = {
     "test_end_to_end.py",
@@ -21,6 +23,9 @@ LONG = {
     "test_web_jobs.py",
 }
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+
+
+avoid_broken_tiles()  # for tests that build a network themselves
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

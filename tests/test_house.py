@@ -30,6 +30,7 @@ OPTIONAL = {
 
 # What each part may import besides itself and the parts that all may use.
 SEAM = [
+    "processor",
     "threads",
     "errors",
     "children",

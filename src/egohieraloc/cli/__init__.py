@@ -14,6 +14,7 @@ from egohieraloc import __version__, threads
 from egohieraloc.children import SAFE_PATH
 from egohieraloc.cli.commands import LazyGroup, add_commands
 from egohieraloc.errors import EgoHieraLocError
+from egohieraloc.processor import avoid_broken_tiles
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -43,6 +44,7 @@ def about(
 def main() -> None:
     """Run a command; mistakes end in one clear line."""
     threads.settle()
+    avoid_broken_tiles()
     warnings.formatwarning = lambda message, *_, **__: f"Warning: {message}\n"
     os.environ[SAFE_PATH] = "1"  # for every process started from here on
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that temporary files are removed

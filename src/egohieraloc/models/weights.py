@@ -29,6 +29,7 @@ from egohieraloc.errors import ConfigError, WeightsError
 from egohieraloc.files import atomic_path
 from egohieraloc.models.compiled import SUFFIX
 from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.processor import avoid_broken_tiles
 from egohieraloc.settings import from_dict, to_dict
 
 FORMAT = 1
@@ -157,6 +158,7 @@ def load_weights(path: str | Path) -> Weights:
 
     The header is checked before anything is made: a file gets no more memory than it has bytes for.
     """
+    avoid_broken_tiles()
     path = Path(path)
     if not path.is_file():
         raise WeightsError(f"There is no weights file at {path}. Give a preset's name or an existing file.")
