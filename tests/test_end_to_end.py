@@ -144,7 +144,9 @@ def test_the_command_line_finds_the_last_appearance(clip, query_image, weights, 
     truth = Track(np.array(frames) // 2, np.array([true_box(f) for f in frames], float))
     temporal_iou, spatio_temporal_iou, _ = overlap(truth, answered)
     assert temporal_iou > 0.5
-    assert spatio_temporal_iou > 0.3  # some 0.8; rounding differs by processor, and so does so short a training
+    assert (
+        spatio_temporal_iou > 0.3
+    )  # some 0.8; rounding differs by processor, and so does so short a training
     assert (out / "overlay.mp4").stat().st_size > 0
     assert (out / "curve.png").stat().st_size > 0
     assert len(list((out / "masks").glob("*.png"))) == len(result["track"])

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -211,3 +212,11 @@ def test_every_departure_from_the_paper_names_its_test() -> None:
         row[:2] for row in departures if not row[-2] and row[0] not in words_only
     ]  # its worth, or none
     assert not [row[:2] for row in departures if "::test_" not in row[-1] and row[0] not in words_only]
+
+
+def test_every_mutant_still_has_its_text() -> None:
+    """A fault that can no longer be put in proves nothing; tools/mutants.py runs them."""
+    for row in tomllib.loads((TESTS.parent / "tools" / "mutants.toml").read_text())["mutant"]:
+        text = (ROOT / row["file"]).read_text()
+        assert text.count(row["old"]) == 1, row["name"]
+        assert all((TESTS / name.split("::")[0]).is_file() for name in row["tests"]), row["name"]
