@@ -17,12 +17,12 @@ from documented import check_command
 from egohieraloc.ablations import ABLATIONS
 from egohieraloc.cli import app
 from egohieraloc.evaluation import run_vq3d
-from reproduction_tree import CLIP, StandInDepthNetwork, write_tree
+from reproduction_tree import CLIP, SCAN, StandInDepthNetwork, write_tree
 
 GUIDE = Path(__file__).parents[2] / "docs" / "reproduce.md"
 BLOCKS = re.findall(r"^```bash\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
 FOLDERS = "ego4d|egotracks|models|out|recipes|runs|trek150"
-QUERY = {"CLIP": CLIP, "AT": "4.6", "BOX": "204,20,64,64"}  # the red square at frame 23
+QUERY = {"CLIP": CLIP, "SCAN": SCAN, "AT": "4.6", "BOX": "204,20,64,64"}  # the red square at frame 23
 SPEAK = 'egohieraloc() { printf "%q " "$@"; echo; }\n'  # say each command, as the shell expands it
 
 
@@ -64,6 +64,24 @@ def test_every_row_of_the_paper_is_there(tmp_path: Path) -> None:
     for words in runs:
         if words[2] in trained and words[3] == "eval":
             assert f"runs/{words[2]}/weights.safetensors" in words
+
+
+def test_every_table_and_figure_says_what_has_been_run() -> None:
+    """The paper has 9 tables and 18 figures."""
+    made, _, run = GUIDE.read_text().partition("\n## What has been run\n")
+    told: dict[str, list[int]] = {"tab": [], "fig": []}
+    for row in re.findall(r"^\| ([^|]*\d[^|]*) \|", run, re.M):
+        for kind, numbers in re.findall(r"(tab|fig)\. ([\d, ]+)", row):
+            told[kind] += map(int, re.findall(r"\d+", numbers))
+    assert sorted(told["tab"]) == list(range(1, 10))
+    assert sorted(told["fig"]) == list(range(1, 19))
+    figures = made.partition("| figure | made by |")[2]
+    drawn = [
+        int(n) for row in re.findall(r"^\| (\d.*?) \|", figures, re.M) for n in re.findall(r"\b\d+", row)
+    ]
+    assert set(drawn) >= set(range(1, 19))
+    headings = " ".join(re.findall(r"^## .*", made, re.M))
+    assert {int(n) for n in re.findall(r"tab\. (\d)", headings)} == set(range(1, 10))
 
 
 def test_what_a_command_reads_was_written_before(tmp_path: Path) -> None:
