@@ -17,12 +17,12 @@ from documented import check_command
 from egohieraloc.ablations import ABLATIONS
 from egohieraloc.cli import app
 from egohieraloc.evaluation import run_vq3d
-from reproduction_tree import CLIP, SCAN, StandInDepthNetwork, write_tree
+from reproduction_tree import CLIP, StandInDepthNetwork, write_tree
 
 GUIDE = Path(__file__).parents[2] / "docs" / "reproduce.md"
 BLOCKS = re.findall(r"^```bash\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
 FOLDERS = "ego4d|egotracks|models|out|recipes|runs|trek150"
-QUERY = {"CLIP": CLIP, "SCAN": SCAN, "AT": "4.6", "BOX": "204,20,64,64"}  # the red square at frame 23
+QUERY = {"CLIP": CLIP, "AT": "4.6", "BOX": "204,20,64,64"}  # the red square at frame 23
 SPEAK = 'egohieraloc() { printf "%q " "$@"; echo; }\n'  # say each command, as the shell expands it
 
 
