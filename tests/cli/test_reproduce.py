@@ -66,6 +66,24 @@ def test_every_row_of_the_paper_is_there(tmp_path: Path) -> None:
             assert f"runs/{words[2]}/weights.safetensors" in words
 
 
+def test_every_table_and_figure_says_what_has_been_run() -> None:
+    """The paper has 9 tables and 18 figures."""
+    made, _, run = GUIDE.read_text().partition("\n## What has been run\n")
+    told: dict[str, list[int]] = {"tab": [], "fig": []}
+    for row in re.findall(r"^\| ([^|]*\d[^|]*) \|", run, re.M):
+        for kind, numbers in re.findall(r"(tab|fig)\. ([\d, ]+)", row):
+            told[kind] += map(int, re.findall(r"\d+", numbers))
+    assert sorted(told["tab"]) == list(range(1, 10))
+    assert sorted(told["fig"]) == list(range(1, 19))
+    figures = made.partition("| figure | made by |")[2]
+    drawn = [
+        int(n) for row in re.findall(r"^\| (\d.*?) \|", figures, re.M) for n in re.findall(r"\b\d+", row)
+    ]
+    assert set(drawn) >= set(range(1, 19))
+    headings = " ".join(re.findall(r"^## .*", made, re.M))
+    assert {int(n) for n in re.findall(r"tab\. (\d)", headings)} == set(range(1, 10))
+
+
 def test_what_a_command_reads_was_written_before(tmp_path: Path) -> None:
     """By an earlier command, or it is part of the layout the guide describes."""
     write_tree(tmp_path, rendered=False)

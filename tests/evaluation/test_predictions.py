@@ -32,7 +32,7 @@ def answer(number=1, **extra):
 
 
 def test_an_answer_comes_back_exactly(tmp_path):
-    full = answer(reason="", frame_scores=np.array([0.1, 1 / 3]), crop_sharpness=12.5)
+    full = answer(reason="", frame_scores=np.array([0.1, 1 / 3]), crop_sharpness=12.5, mask_quality=0.61)
     empty = TrackAnswer(QueryKey("clip", "a", "2"), Track.empty(), 0.0, reason="never above the threshold")
     write_own(tmp_path / "p.jsonl", ABOUT, [full, empty])
     first, second = read_tracks(tmp_path / "p.jsonl").values()
@@ -40,7 +40,7 @@ def test_an_answer_comes_back_exactly(tmp_path):
     assert first.track.frames.tolist() == [3, 4]
     assert (first.track.boxes_xyxy == full.track.boxes_xyxy).all()
     assert first.frame_scores.tolist() == [0.1, 1 / 3]
-    assert (first.score, first.crop_sharpness, first.reason) == (0.7, 12.5, "")
+    assert (first.score, first.crop_sharpness, first.mask_quality, first.reason) == (0.7, 12.5, 0.61, "")
     assert (len(second.track), second.reason, second.frame_scores) == (0, "never above the threshold", None)
 
 

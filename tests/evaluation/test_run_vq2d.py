@@ -109,6 +109,7 @@ def test_vq2d_from_the_command_to_the_results(tree, whole):
         assert 0 <= answer.track.frames[0] <= answer.track.frames[-1] < FRAMES - 1
         assert answer.track.is_contiguous
         assert answer.crop_sharpness > 0
+        assert 0 <= answer.mask_quality <= 1
     assert header["config"]["model"] == "tiny"
     assert header["config"]["temporal"]["rule"] == "extend"
     results = json.loads(whole.with_name("vq2d.results.json").read_text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.data.trek150 import read_trek150
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation import trek150
+from egohieraloc.evaluation.predictions import TrackAnswer, write_own
 from egohieraloc.figures.maps import _show_ellipse
 from egohieraloc.types import FrameMaps, NotFound
 
@@ -223,3 +225,19 @@ def test_answers_without_maps(tmp_path: Path, changes: dict[str, Any], message: 
     result(make_video(tmp_path), in_3d=False, **changes).save(tmp_path / "answer")
     with pytest.raises(DataError, match=message):
         draw("maps", tmp_path / "answer", "--out", tmp_path / "b.svg")
+
+
+def test_quality(tmp_path: Path) -> None:
+    """Of four masks one has exactly the quality that is trusted, and one none that is known."""
+    answers = [
+        TrackAnswer(QueryKey("clip", "a", str(n)), Track.empty(), 0.0, "not found", mask_quality=value)
+        for n, value in enumerate((0.1, 0.5, 0.6, 1.0, None))
+    ]
+    write_own(tmp_path / "p.jsonl", {"benchmark": "vq2d"}, answers)
+    out = tmp_path / "quality.svg"
+    draw("quality", tmp_path / "p.jsonl", "--out", out)
+    written = re.findall(r">(level \d|[\d.]+ %)<", out.read_text())
+    assert written == ["level 2", "25.0 %", "level 1", "25.0 %", "level 0", "50.0 %"]
+    write_own(tmp_path / "old.jsonl", {"benchmark": "vq2d"}, answers[4:])
+    with pytest.raises(DataError, match="holds no quality of a mask"):
+        draw("quality", tmp_path / "old.jsonl", "--out", out)

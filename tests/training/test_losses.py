@@ -94,8 +94,8 @@ def test_box_by_hand() -> None:
 
 
 def test_the_papers_box_loss_by_hand() -> None:
-    """x, y, w, h are off by 0.5, 0, 1.5 and 0: quadratic below 1, linear beyond."""
-    boxes = numbers(0.5, 0, 3, 1).reshape(1, 4, 1, 1)
+    """Centre x, y and w, h are off by 0.5, 0, 1.5 and 0: quadratic below 1, linear beyond."""
+    boxes = numbers(-0.25, 0, 2.25, 1).reshape(1, 4, 1, 1)
     loss = losses.box_xywh_loss(boxes, numbers(0, 0, 1, 1)[None], torch.ones(1, 1, 1))
     assert float(loss) == pytest.approx(0.5 * 0.5**2 + (1.5 - 0.5))
 

@@ -14,6 +14,7 @@ from egohieraloc.data.base import QueryKey, Track
 from egohieraloc.data.ego4d_3d import ClipPoses, read_clip_poses, read_vq3d
 from egohieraloc.data.trek150 import read_trek150
 from egohieraloc.errors import DataError
+from egohieraloc.evaluation.predictions import read_tracks
 from egohieraloc.evaluation.trek150 import read_trek150_predictions
 from egohieraloc.evaluation.vq2d import overlap
 from egohieraloc.evaluation.vq3d import read_vq3d_predictions
@@ -277,6 +278,21 @@ def sweep(
 ) -> None:
     """Measures over a setting: lines over numbers, bars over words."""
     plots.draw_sweep(out, plots.read_table(table), x=x, measures=y, width_in=width)
+    typer.echo(f"Drawn: {out}")
+
+
+@app.command()
+def quality(
+    predictions: Annotated[Path, typer.Argument(help="A file of `eval vq2d`.")],
+    out: Out = Path("quality.pdf"),
+    width: Width = style.COLUMN_IN,
+) -> None:
+    """How sure the masks of the queries are, and which fallback levels they lead to."""
+    answers = read_tracks(predictions).values()
+    known = [answer.mask_quality for answer in answers if answer.mask_quality is not None]
+    if not known:
+        raise DataError(f"{predictions} holds no quality of a mask: make it with `egohieraloc eval vq2d`.")
+    plots.draw_qualities(out, np.array(known), width_in=width)
     typer.echo(f"Drawn: {out}")
 
 

@@ -41,6 +41,7 @@ class TrackAnswer:
     frame_scores: Floats | None = None  # (N,) for trackers that answer every frame
     crop_sharpness: float | None = None  # for the table by blur
     frame_confidences: Floats | None = None  # (N, 3) P_ave, P_thr, P_max of the masks, for lifting
+    mask_quality: float | None = None  # of the query's mask, s_SAM: decides the fallback level
 
     def __post_init__(self) -> None:
         sure = self.frame_confidences
@@ -70,6 +71,8 @@ class TrackAnswer:
             record["frame_confidences"] = self.frame_confidences.round(6).tolist()
         if self.crop_sharpness is not None:
             record["crop_sharpness"] = float(self.crop_sharpness)
+        if self.mask_quality is not None:
+            record["mask_quality"] = float(self.mask_quality)
         return record
 
     @classmethod
@@ -83,6 +86,7 @@ class TrackAnswer:
             None if scores is None else np.array(scores, np.float64),
             record.get("crop_sharpness"),
             None if confidences is None else np.array(confidences, np.float64).reshape(-1, 3),
+            record.get("mask_quality"),
         )
 
 

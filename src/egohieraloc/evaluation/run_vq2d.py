@@ -134,6 +134,7 @@ class Vq2dAnswers(ClipAnswers):
                 found.reason,
                 crop_sharpness=found.crop_sharpness,
                 frame_confidences=np.array([astuple(s) for s in sure]).reshape(-1, 3),
+                mask_quality=found.mask_quality,
             )
 
         return answer
@@ -150,6 +151,7 @@ class LastAppearance:
     score: float
     crop_sharpness: float | None
     reason: str = ""
+    mask_quality: float | None = None
 
 
 class ClipSearch:
@@ -178,12 +180,13 @@ class ClipSearch:
         samples = self.samples[: query.query_frame]
         kept, searched = self.remembered(int(samples[-1]) + 1 if len(samples) else 0)
         answer = self.localizer.ask(crop, searched)
-        track = answer.track
+        track, mask = answer.track, answer.query_mask
+        quality = None if mask is None else mask.quality
         if isinstance(track, NotFound):
             # Every query of the benchmark has a response track, so the best candidate is given, whatever its
             # confidence.
             if not answer.alternatives:
-                return LastAppearance((), track.score, sharp, track.reason)
+                return LastAppearance((), track.score, sharp, track.reason, quality)
             track = answer.alternatives[0]
         frames = np.flatnonzero((samples >= kept[track.start]) & (samples <= kept[track.end]))
         shown = np.searchsorted(kept, samples[frames], side="right") - 1
@@ -191,7 +194,7 @@ class ClipSearch:
             self._as_annotated(track.predictions[sample - track.start], frame, scale)
             for frame, sample in zip(frames.tolist(), shown.tolist(), strict=True)
         )
-        return LastAppearance(predictions, track.score, sharp)
+        return LastAppearance(predictions, track.score, sharp, mask_quality=quality)
 
     def remembered(self, count: int) -> tuple[Ints, EncodedVideo]:
         """Of the clip's first samples those that are searched: their numbers, and what is known of them."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from egohieraloc.config import QueryMaskConfig
 from egohieraloc.data.stream import read_json
 from egohieraloc.documents import parse_json
 from egohieraloc.errors import DataError
@@ -229,6 +230,22 @@ def draw_sweep(
         else:
             axes.set_xticks(places, table.words(x))
             axes.tick_params(axis="x", length=0)
+
+
+def draw_qualities(path: str | Path, qualities: Floats, *, width_in: float = style.COLUMN_IN) -> None:
+    """How the qualities (N,) of queries' masks are spread, and the share that goes to each fallback level."""
+    limits = QueryMaskConfig()
+    edges = (0.0, limits.doubtful, limits.trusted, 1.0)
+    with style.figure(path, width_in, 0.66 * width_in) as drawn:
+        axes = drawn.subplots()
+        axes.hist(qualities, bins=np.linspace(0, 1, 21).tolist(), color=style.colour(1))
+        for level, (low, high) in enumerate(pairwise(edges)):
+            share = np.mean((qualities >= low) & ((qualities < high) | (high == 1)))
+            words = f"level {2 - level}\n{100 * share:.1f} %"
+            axes.text((low + high) / 2, 1.02, words, ha="center", transform=axes.get_xaxis_transform())
+        for limit in edges[1:3]:
+            axes.axvline(limit, color=style.QUIET, linewidth=0.6, linestyle=(0, (3, 2)))
+        axes.set(xlabel="quality of the query's mask", ylabel="queries", xlim=(0, 1))
 
 
 def pareto(across: Floats, up: Floats, *, less_is_better: bool) -> list[int]:

@@ -82,13 +82,15 @@ def box_loss(boxes: Tensor, wanted: Tensor, weight: Tensor, *, beta: float = 1 /
 
 
 def box_xywh_loss(boxes: Tensor, wanted: Tensor, weight: Tensor) -> Tensor:
-    """L_smooth as printed: smooth L1, quadratic below 1, of x, y, w and h; arguments as for `box_loss`."""
-    return box_loss(_xywh(boxes), _xywh(wanted), weight, beta=1.0)
+    """L_smooth as printed: smooth L1, quadratic below 1, of the centre's x and y, w and h; arguments as for
+    `box_loss`."""
+    return box_loss(_center_and_size(boxes), _center_and_size(wanted), weight, beta=1.0)
 
 
-def _xywh(boxes: Tensor) -> Tensor:
-    """Corners (B, 4, ...) as left, top, width, height, as the annotation files have them."""
-    return torch.cat([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1)
+def _center_and_size(boxes: Tensor) -> Tensor:
+    """Corners (B, 4, ...) as centre, width and height."""
+    low, high = boxes[:, :2], boxes[:, 2:]
+    return torch.cat([(low + high) / 2, high - low], 1)
 
 
 def theta_loss(confidence: Tensor, presence: Tensor) -> Tensor:
