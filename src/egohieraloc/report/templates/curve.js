@@ -9,7 +9,7 @@ const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDow
 const DASHES = "repeating-linear-gradient(90deg, var(--quiet) 0 5px, transparent 5px 8px)";
 export const curveLines = (found) => [
   ["var(--accent)", "score, smoothed", "line"],
-  ["color-mix(in srgb, var(--quiet) 45%, transparent)", "score of each sample", "line"],
+  ["color-mix(in srgb, var(--quiet) 45%, transparent)", "of each sample; 0 where only glanced at", "line"],
   ...(found ? [[DASHES, "an appearance ends below this", "line"]] : []),
 ];
 
