@@ -98,7 +98,7 @@ class Probed:
             if len(best) >= count or self.probes[number] < least:
                 break
             if rise[number] not in begun:
-                begun.add(rise[number])
+                begun.add(int(rise[number]))
                 best.append(number)
         return best
 
