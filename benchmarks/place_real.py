@@ -124,7 +124,7 @@ def check_objects(
         "GSJC default": fused(FusionConfig()),
     }
     errors: dict[str, list[float]] = {name: [] for name in rules}
-    seconds, inside = [], []
+    seconds, inside, told = [], [], []
     for instance, track in zip(objects, tracks, strict=True):
         depth = read_depth_folder(sensor / "depth", [p.frame_index for p in track]) if sensor else {}
         center = np.array(instance["center_world"])
@@ -137,6 +137,7 @@ def check_objects(
         seconds.append(time.perf_counter() - started)
         if not isinstance(answer, NotLocalized):
             off = answer.point_world - center
+            told.append((float(np.linalg.norm(off)) <= answer.uncertainty, bool(answer.doubts)))
             inside.append(float(off @ np.linalg.solve(answer.covariance, off)) < 11.3)  # 99 % of chi2 with 3
     width = max(map(len, rules))
     print(f"\n3D error in metres, depth from {'the sensor' if sensor else 'points of the map'}")
@@ -144,11 +145,13 @@ def check_objects(
     for name, row in errors.items():
         missed = [np.inf if np.isnan(v) else v for v in row]
         print(f"{name:<{width}}", *(f"{v:10.3f}" for v in row), f"{np.median(missed):10.3f}")
+    print(f"\none question in 3D: {1000 * max(seconds):.0f} ms at most")
+    within, flagged = sum(right for right, _ in told), sum(doubtful for _, doubtful in told)
+    silent = sum(not right and not doubtful for right, doubtful in told)
     print(
-        f"\none question in 3D: {1000 * max(seconds):.0f} ms at most; truth inside the 99 % ellipsoid: ",
-        end="",
+        f"of {len(told)} answers: truth inside the 99 % ellipsoid {sum(inside)}, within the stated "
+        f"uncertainty {within}, flagged {flagged}, neither {silent}"
     )
-    print(f"{sum(inside)}/{len(inside)}")
 
 
 def given_track(instance: dict) -> Track:

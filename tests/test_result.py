@@ -301,5 +301,6 @@ def test_tracks_are_sequences() -> None:
     assert isinstance(track, ResponseTrack)
     assert [p.sample for p in track] == [8, 9, 10]
     assert (len(track), track.start_s, track.end_s) == (3, 1.6, 2.0)
+    assert track[-1] is track.predictions[-1]
     x1, y1, x2, y2 = track.predictions[0].box
     assert (x1, y1, x2, y2) == track.predictions[0].box.xyxy

@@ -57,4 +57,4 @@ if not TYPE_CHECKING:  # a checker that saw it would let every name pass
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

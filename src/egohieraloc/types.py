@@ -216,6 +216,9 @@ class ResponseTrack:
     def __iter__(self) -> Iterator[FramePrediction]:
         return iter(self.predictions)
 
+    def __getitem__(self, position: int) -> FramePrediction:
+        return self.predictions[position]
+
     def __repr__(self) -> str:
         span = f"{self.start_s:.1f} s to {self.end_s:.1f} s"
         samples = f"{len(self)} sample{'' if len(self) == 1 else 's'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -62,8 +63,17 @@ def test_listed_help_is_that_of_the_command(name: str) -> None:
 
 
 def test_help_lists_every_command() -> None:
-    listed = python(RUN, "--help").stdout.split("Commands:\n")[1].splitlines()
-    assert [line.split()[0] for line in listed] == list(COMMANDS)
+    listed = python(RUN, "--help").stdout.split("Commands:\n")[1]
+    assert re.findall(r"^  (\S+)", listed, re.M) == list(COMMANDS)
+    words = " ".join(listed.split())
+    assert all(f"{name} {command.help}" in words for name, command in COMMANDS.items())
+
+
+@pytest.mark.parametrize("group", ["memory", "eval", "score", "ablations", "figure"])
+def test_the_help_of_a_group_is_not_cut_off(group: str) -> None:
+    listed = python(RUN, group, "--help").stdout.split("Commands:\n")[1]
+    assert len(re.findall(r"^  \S+ +\S", listed, re.M)) > 1
+    assert "..." not in listed.replace(" ...`", "")
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
@@ -73,7 +83,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 def test_public_names_are_listed_before_they_are_used() -> None:
     done = python("import egohieraloc; print(*dir(egohieraloc))")
-    assert set(egohieraloc.__all__) <= set(done.stdout.split())
+    assert [name for name in done.stdout.split() if name[0] != "_"] == sorted(egohieraloc.__all__)
 
 
 def test_a_name_that_is_not_public_is_an_error() -> None:

@@ -203,7 +203,7 @@ def test_without_a_pose_for_the_asking_camera_the_point_remains(world):
 
 def test_what_is_missing_is_said(world):
     world.give_poses([False] * FRAMES)
-    assert world.lift()[0].reason == "no frame of the video has a camera pose"
+    assert world.lift()[0].reason == "no frame up to the query time has a camera pose"
     world.give_poses([True] * FRAMES, clip="another")
     assert world.lift()[0].reason == "the pose file does not have this clip"
     world.give_poses([True] * FRAMES)

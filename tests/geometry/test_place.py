@@ -95,7 +95,7 @@ def test_a_track_without_any_pose_borrows_one_nearby_in_time():
     ("predictions", "world", "words"),
     [
         ([], walk(), "not found"),
-        (track(range(3)), walk(unposed=tuple(range(10))), "no frame of the video has a camera pose"),
+        (track(range(3)), walk(unposed=tuple(range(10))), "no frame up to the query time has a camera pose"),
         (track(range(1)), walk(), "distance cannot be told"),
     ],
 )

@@ -177,6 +177,18 @@ def test_the_best_of_each_run_and_the_latest_hopeful_come_first() -> None:
     assert probed(runs, probes, [0]).next(choice(dict.fromkeys(range(8), 0.2)), RULE)[0] == 1
 
 
+def test_an_earlier_appearance_in_the_same_run_is_a_candidate() -> None:
+    """Where everything looks like the object at first sight, the whole video is one run."""
+    found = choice(dict.fromkeys(range(24, 32), 0.9))
+    wanted = probed([range(48)], [0.8, 0.9, 0.05, 0.9, 0.05, 0.05], [3]).next(found, RULE)
+    assert wanted == [1, 2, 4]  # the better piece of the earlier one; the others are beside the answer
+    assert probed([range(48)], [0.8, 0.9, 0.05, 0.9, 0.05, 0.05], [1, 2, 3, 4]).next(found, RULE) == []
+    unprobed = Probed(
+        pieces_of([range(32)], np.zeros(32), 16), np.array([0.9, 0, 0.9, 0]), np.arange(4) == 3, 1
+    )
+    assert not unprobed.next(choice(dict.fromkeys(range(27, 30), 0.9)), RULE)  # all one appearance
+
+
 def test_what_reaches_the_end_of_a_piece_goes_on_in_the_next() -> None:
     """Up to a gap that the temporal rule bridges."""
     run, probes = [range(24)], [0.9, 0.0, 0.0]

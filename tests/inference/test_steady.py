@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from stored import MAPS
 
@@ -49,6 +51,15 @@ def test_an_object_that_moved_is_followed() -> None:
     corrected = steady(decoded, (0, 2), CANVAS)
     assert sorted(corrected) == [2]
     assert corrected[2].box == decoded[1].box
+
+
+def test_a_speck_at_the_old_place_is_no_object() -> None:
+    left, right = (1, 6), (11, 13)
+    large = sample(0.9, on=left, shown=(left,))
+    mask = sample(0.8, on=right, shown=(right,)).mask
+    mask[7, 3] = 200
+    decoded = {0: large, 1: replace(large, score=0.8, box=sample(0.8, on=right).box, mask=mask)}
+    assert steady(decoded, (0, 1), CANVAS) == {}
 
 
 def test_only_the_interval_counts() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from egohieraloc.query import Query
 from egohieraloc.types import Box, NotFound, NotLocalized, QueryMask, ResponseTrack
-from made_up import maps, place, prediction
+from made_up import curve, maps, place, prediction, track
 
 Open = Callable[..., Any]
 
@@ -62,6 +62,22 @@ def test_shows_the_answer(open_page: Open) -> None:
         "0:00.4 – 0:00.6, confidence\u00a00.60",
         "0:01.6 – 0:02.0, the answer",
     ]
+
+
+def test_only_candidates_are_offered_as_other_appearances(open_page: Open) -> None:
+    """A rise of the curve that was not followed has no box to show, and no confidence."""
+    page = open_page(curve=replace(curve(), intervals=((0, 0), (2, 3), (8, 10))))
+    assert page.locator("#intervals button").count() == 2
+    assert page.locator("#curve rect.passed").count() == 1
+
+
+def test_an_object_beside_the_answer_that_looks_like_it_is_shown_too(open_page: Open) -> None:
+    page = open_page(alternatives=(track(8, 9, 0.6),))
+    assert page.locator("#viewer rect.mark").count() == 1  # the last frame shows the answer alone
+    page.click("#intervals button.passed")
+    assert page.locator("#viewer rect.mark.other").count() == 1
+    assert page.locator("#viewer rect.mark:not(.other)").count() == 1
+    assert page.locator("#curve rect").last.get_attribute("class") == "chosen"  # over the other one
 
 
 def test_click_on_the_curve_shows_that_frame(open_page: Open) -> None:
@@ -229,7 +245,8 @@ def test_without_the_video_boxes_are_shown_on_nothing(open_page: Open) -> None:
 
 
 def test_nothing_found_is_a_grey_guess_with_advice(open_page: Open) -> None:
-    page = open_page(notes=(), track=NotFound("too weak", 0.1), place=None, cameras=None, maps=())
+    page = open_page(notes=(), track=NotFound("Too weak.", 0.1), place=None, cameras=None, maps=())
+    assert page.inner_text("#subline").startswith("Too weak · ")
     assert page.locator("#notes li").count() == 3
     assert page.locator("#viewer rect.mark.guess").count() == 1
     assert page.locator("#curve rect").count() == 0  # nothing is shaded

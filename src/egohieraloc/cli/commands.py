@@ -81,7 +81,20 @@ COMMANDS = {
 }
 
 
-class LazyGroup(TyperGroup):
+class ListingGroup(TyperGroup):
+    """Lists its commands with the first paragraph of their help, which is not cut off at the line's end."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The list of commands in the help."""
+        rows = [
+            (name, " ".join(str(command.help).split("\n\n")[0].split()))
+            for name, command in self.commands.items()
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class LazyGroup(ListingGroup):
     """Lists stand-ins, which carry the help; the one that is called is exchanged for the command itself."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -102,7 +115,7 @@ def load_command(name: str) -> Any:
     defined = getattr(import_module(f"egohieraloc.cli.{command.module}"), command.attribute)
     holder = typer.Typer(rich_markup_mode=None)
     if isinstance(defined, typer.Typer):
-        holder.add_typer(defined, name=name)
+        holder.add_typer(defined, name=name, cls=ListingGroup)
     else:
         holder.command(name)(defined)
     return typer.main.get_group(holder).commands[name]

@@ -50,7 +50,7 @@ def place(
     if not predictions:
         return NotLocalized("the object was not found in the video", **counts)
     if reconstruction.num_posed == 0:
-        return NotLocalized("no frame of the video has a camera pose", **counts)
+        return NotLocalized("no frame up to the query time has a camera pose", **counts)
     # The frame shown at the query time is its own; without borrowing no other will do.
     within_s = math.inf if config.max_pose_gap_s > 0 else reconstruction.frame_gap_s / 2
     query_frame = reconstruction.nearest_posed(query_time_s, within_s=within_s)

@@ -91,16 +91,22 @@ class Probed:
         return [number for number in hopeful.tolist() if self.pieces[number].samples[0] > end][-LATEST:]
 
     def _best(self, count: int, least: float) -> list[int]:
-        """Of runs of which nothing was decoded, one piece each."""
-        begun = {self.pieces[number].run for number in np.flatnonzero(self.done).tolist()}
-        best: list[int] = []
+        """Of rises of the probes of which nothing was decoded, one piece each."""
+        rise = self._rises(least)
+        begun, best = {*rise[self.done].tolist()}, list[int]()
         for number in np.argsort(-self.probes, kind="stable").tolist():
             if len(best) >= count or self.probes[number] < least:
                 break
-            if self.pieces[number].run not in begun:
-                begun.add(self.pieces[number].run)
+            if rise[number] not in begun:
+                begun.add(int(rise[number]))
                 best.append(number)
         return best
+
+    def _rises(self, least: float) -> NDArray[np.int64]:
+        """(P,) which pieces belong together: neighbours of one run that are probed high, or not at all."""
+        run = np.array([piece.run for piece in self.pieces])
+        high = (self.probes >= least) | np.array([piece.probed is None for piece in self.pieces])
+        return np.cumsum((np.diff(run, prepend=-1) != 0) | (np.diff(high, prepend=False) != 0))
 
     def _beside(self, start: int, end: int, reach: int) -> list[int]:
         """The pieces before and after an appearance that may go on in them."""

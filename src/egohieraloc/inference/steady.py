@@ -14,6 +14,7 @@ from egohieraloc.inference.temporal import Interval
 from egohieraloc.types import Box
 
 MARGIN = 0.5  # an object moves at most so many of its own sides between two samples
+SPECK = 0.1  # of the area where the object was: a smaller part of a mask is no object
 
 
 def steady(decoded: Mapping[int, Decoded], interval: Interval, canvas: int) -> dict[int, Decoded]:
@@ -60,6 +61,8 @@ def _part_near(seen: Decoded, last: Box, canvas: int) -> Decoded | None:
         if tight is None:
             continue
         box = Box(*(v * cell for v in tight.xyxy))
+        if box.area < SPECK * last.area:
+            continue
         away = float(np.hypot(*np.subtract(box.center, last.center)))
         if _near(box, last) and (best is None or away < best[0]):
             best = away, replace(seen, box=box, mask=mask)

@@ -9,7 +9,7 @@ const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDow
 const DASHES = "repeating-linear-gradient(90deg, var(--quiet) 0 5px, transparent 5px 8px)";
 export const curveLines = (found) => [
   ["var(--accent)", "score, smoothed", "line"],
-  ["color-mix(in srgb, var(--quiet) 45%, transparent)", "score of each sample", "line"],
+  ["color-mix(in srgb, var(--quiet) 45%, transparent)", "of each sample; 0 where only glanced at", "line"],
   ...(found ? [[DASHES, "an appearance ends below this", "line"]] : []),
 ];
 
@@ -53,7 +53,8 @@ export class Curve {
     const { time_s: times, raw, smooth, threshold } = this.scores;
     const line = (values) => values.map((value, i) => `${i ? "L" : "M"}${this.x(times[i]).toFixed(1)} ${this.y(value).toFixed(1)}`).join("");
     const svg = draw("svg", { "aria-hidden": "true" });
-    for (const { start_s, end_s, name } of this.spans) {
+    const chosenLast = [...this.spans].sort((a, b) => (a.name === "chosen") - (b.name === "chosen"));
+    for (const { start_s, end_s, name } of chosenLast) {
       svg.append(draw("rect", { class: name, x: this.x(start_s), y: TOP, width: this.x(end_s) - this.x(start_s), height: height - TOP - BOTTOM, rx: 3 }));
     }
     for (const value of [0, 0.5, 1]) {

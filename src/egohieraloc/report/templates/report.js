@@ -26,19 +26,16 @@ thumbnails.forEach((uri, sample, all) => { all[sample] = uri || all[sample - 1];
 const spread = (list, most) => (list.length <= most ? list
   : Array.from({ length: most }, (_, i) => list[Math.round(i * (list.length - 1) / (most - 1))]));
 
-// What is known of a sample, by the answer first: its prediction, and whether that is the answer's.
-function seenIn(sample) {
-  const track = tracks.find((each) => each[0].sample <= sample && sample <= each.at(-1).sample);
-  return track && { ...track[sample - track[0].sample], other: track !== answer };
-}
+// What is known of a sample, the answer last, which is drawn over the others.
+const seenIn = (sample) => tracks.filter((each) => each[0].sample <= sample && sample <= each.at(-1).sample)
+  .map((track) => ({ ...track[sample - track[0].sample], other: track !== answer })).reverse();
 
 // A frame with what was seen in it, or a part of it: [left, top, width, height].
 function frame(sample, part = [0, 0, video.width, video.height]) {
-  const seen = seenIn(sample);
   const svg = draw("svg", { class: "alone", viewBox: part.join(" "), role: "img", "aria-label": `Frame at ${clock(times[sample])}` });
   svg.style.aspectRatio = `${video.width} / ${video.height}`;
   if (thumbnails.length) svg.append(imageOver([0, 0, video.width, video.height], thumbnails[sample]));
-  if (seen) svg.append(...marks(seen, markOf(seen)));
+  for (const seen of seenIn(sample)) svg.append(...marks(seen, markOf(seen)));
   return svg;
 }
 const markOf = (seen) => (!answer ? "mark guess" : seen.other ? "mark other" : "mark");
@@ -61,7 +58,7 @@ function show(sample) {
   byId("viewer").replaceChildren(frame(sample));
   byId("moment").textContent =
     `${clock(times[sample])} · frame ${curve.frame[sample]} · score ${curve.smooth[sample].toFixed(2)}` +
-    (!seenIn(sample) ? " · no box" : answer ? "" : " · best guess, too unsure to be an answer");
+    (!seenIn(sample).length ? " · no box" : answer ? "" : " · best guess, too unsure to be an answer");
   for (const listener of listeners) listener(sample);
 }
 function facts(list, entries) {
@@ -71,7 +68,7 @@ function facts(list, entries) {
 function header() {
   const name = video.path.split(/[\\/]/).pop();
   byId("headline").textContent = answer ? `Last seen from ${fromTo(answer, "to")}` : "Not seen in this video";
-  byId("subline").textContent = [answer ? confidence(result) : result.reason, name,
+  byId("subline").textContent = [answer ? confidence(result) : result.reason.replace(/\.$/, ""), name,
     `${video.width} × ${video.height}`, `${count} samples at ${Number(result.sample_fps.toFixed(2))} per second`].join(" · ");
   document.title = `${byId("headline").textContent} · ${name}`;
   const notes = [...data.notes, ...(answer ? [] : HINTS)];
@@ -95,21 +92,9 @@ function queryCard() {
   facts(byId("query-facts"), entries);
 }
 
-// Intervals that are not the answer, those of the other candidates among them: [first sample, last sample].
-function passed() {
-  const ends = (track) => [track[0].sample, track.at(-1).sample];
-  const apart = (a, b) => a[1] < b[0] || a[0] > b[1];
-  const kept = answer ? [ends(answer)] : [];
-  for (const one of [...result.intervals, ...tracks.map(ends)]) {
-    if (kept.every((other) => apart(one, other))) kept.push(one);
-  }
-  return kept.slice(answer ? 1 : 0).sort((a, b) => a[0] - b[0]);
-}
-
 function curveCard() {
-  const span = ([first, last], name) => spanOf(result, times[first], times[last], name);
-  const spans = answer ? passed().map((interval) => span(interval, "passed")) : []; // guesses are no appearances
-  if (answer) spans.push(span([answer[0].sample, answer.at(-1).sample], "chosen"));
+  const spans = !answer ? [] : tracks.map((track) => // guesses are no appearances
+    spanOf(result, track[0].time_s, track.at(-1).time_s, track === answer ? "chosen" : "passed"));
   const nearest = (time) => times.reduce((best, each, i) => (Math.abs(each - time) < Math.abs(times[best] - time) ? i : best), 0);
   const shown = new Curve(byId("curve"), {
     onPick: (time) => show(nearest(time)),
@@ -120,24 +105,20 @@ function curveCard() {
   listeners.push((sample) => shown.move(times[sample]));
   const entries = curveLines(Boolean(answer));
   if (answer) entries.push(["var(--accent-soft)", "the answer"]);
-  if (spans.some(({ name }) => name === "passed")) entries.push(["var(--other-soft)", "not chosen"]);
+  if (spans.some(({ name }) => name === "passed")) entries.push(["var(--other-soft)", "other candidates"]);
   byId("legend").append(...legend(entries));
   chips();
 }
+// A button for each candidate, in the order of time.
 function chips() {
-  const chip = (first, last, name, text) => {
-    const button = make("button", { type: "button", class: name }, `${clock(times[first])} – ${clock(times[last])}, ${text}`);
-    button.addEventListener("click", () => show(last));
+  const inTime = candidates(result).sort((a, b) => a.track[0].time_s - b.track[0].time_s);
+  byId("intervals").append(...inTime.map((each) => {
+    const isAnswer = each.track === answer;
+    const button = make("button", { type: "button", class: isAnswer ? "chosen" : answer ? "passed" : "guess" },
+      `${fromTo(each.track)}, ${isAnswer ? "the answer" : confidence(each)}`);
+    button.addEventListener("click", () => show(each.track.at(-1).sample));
     return button;
-  };
-  const guesses = tracks.map((track) => [track[0].sample, track.at(-1).sample]);
-  const all = (answer ? passed() : guesses).map(([first, last]) => {
-    const candidate = result.alternatives.find(({ track }) => track[0].sample <= last && track.at(-1).sample >= first);
-    const score = Math.max(...curve.smooth.slice(first, last + 1));
-    return [first, last, answer ? "passed" : "guess", candidate ? confidence(candidate) : `score ${score.toFixed(2)}`];
-  });
-  if (answer) all.push([answer[0].sample, answer.at(-1).sample, "chosen", "the answer"]);
-  byId("intervals").append(...all.sort((a, b) => a[0] - b[0]).map((entry) => chip(...entry)));
+  }));
 }
 
 function controls() {
