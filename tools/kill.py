@@ -1,6 +1,6 @@
 """Kills commands at random moments and looks at what the next run makes of it: `make kill`, or
 
-    python tools/kill.py --kills 200 --jobs 2 [JOB ...]
+    python tools/kill.py --kills 200 --jobs 2 [--first 0] [JOB ...]
 
 After a KILL or a TERM no process may be left. The same command, run again, must leave the same files as one
 that was never disturbed, bit for bit, and no others, also none among the temporary files; half of the runs of
@@ -40,7 +40,8 @@ LONGEST_S = 600
 PRELOADED = [
     "torch", "cv2", "av", "accelerate", "scipy.ndimage", "uvicorn", "fastapi", "torch.utils.tensorboard",
     "egohieraloc.cli.locate", "egohieraloc.cli.train", "egohieraloc.cli.eval", "egohieraloc.cli.serve",
-    "egohieraloc.cli.memory", "egohieraloc.localize", "egohieraloc.memory.library", "egohieraloc.web.app",
+    "egohieraloc.cli.memory", "egohieraloc.cli.watch", "egohieraloc.localize", "egohieraloc.memory.library",
+    "egohieraloc.web.app",
     "egohieraloc.training.recipe", "egohieraloc.evaluation.run_vq2d", "egohieraloc.report.build",
 ]  # fmt: skip
 
@@ -268,6 +269,7 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("names", nargs="*", metavar="JOB", help=", ".join(JOBS))
     arguments.add_argument("--kills", type=int, default=200, help="in all")
+    arguments.add_argument("--first", type=int, default=0, help="number of the first kill; others are others")
     arguments.add_argument("--jobs", type=int, default=2, help="runs at a time")
     arguments.add_argument("--keep", type=Path, help="folder to work in, which stays")
     options = arguments.parse_args()
@@ -285,7 +287,7 @@ def main() -> int:
             trials = [
                 pool.submit(trial, name, worlds[name], number, root)
                 for name in names
-                for number in range(round(share * JOBS[name].kills))
+                for number in range(options.first, options.first + round(share * JOBS[name].kills))
             ]
             for done in as_completed(trials):
                 kill = done.result()

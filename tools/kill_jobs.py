@@ -103,6 +103,16 @@ def recordings(inputs: Path) -> None:
         write_recording(inputs / f"2026031{seed}_120000.mp4", seed, seconds=2)
 
 
+def seen_square(inputs: Path) -> None:
+    from recordings import image, write_recording
+
+    from egohieraloc.images import write_image
+
+    untrained(inputs)
+    write_recording(inputs / "20260310_120000.mp4", seconds=2)
+    write_image(inputs / "square.png", image(0, 0)[10:40, :30])
+
+
 def with_model(inputs: Path, *words: object) -> Words:
     return [*map(str, words), "--model", str(inputs / "tiny.safetensors"), "--device", "cpu"]
 
@@ -142,11 +152,20 @@ def remember(inputs: Path, work: Path) -> list[Words]:
     ]
 
 
+def watch(inputs: Path, work: Path) -> list[Words]:
+    memory, segments = ("--memory", work / "memory"), ("--name", "hall", "--segment", 0.5)
+    return [
+        with_model(inputs, "watch", inputs / "20260310_120000.mp4", *memory, *segments),
+        with_model(inputs, "memory", "ask", "--query", inputs / "square.png", "--out", work / "out", *memory),
+    ]
+
+
 JOBS: dict[str, Job] = {
-    "locate": Job(55, moving_square, locate, free=r"report\.html$"),
-    "locate --3d": Job(30, rendered_walk, locate_3d, free=r"report\.html$|/poses/"),
+    "locate": Job(50, moving_square, locate, free=r"report\.html$"),
+    "locate --3d": Job(25, rendered_walk, locate_3d, free=r"report\.html$|/poses/"),
     "train": Job(30, composed_clips, train, ("--resume",), r"^checkpoint", r"log\.jsonl$|checkpoint"),
     "eval": Job(15, benchmark, evaluate, ("--resume",), r"^vq2d\.jsonl", r"results\.json$"),
     "serve": Job(15, short_clip, serve, serves=True),
-    "memory add, ask": Job(55, recordings, remember, free=r"report\.html$|catalogue\.sqlite"),
+    "memory add, ask": Job(40, recordings, remember, free=r"report\.html$|catalogue\.sqlite"),
+    "watch, ask": Job(25, seen_square, watch, free=r"report\.html$|catalogue\.sqlite"),
 }
