@@ -117,13 +117,15 @@ def left_running(run: str, session: int) -> list[str]:
     return found
 
 
-def snapshot(work: Path, free: str) -> dict[str, str]:
+def snapshot(work: Path, job: Job) -> dict[str, str]:
     """Names of all files and what is in them. Locks stay; logs of TensorBoard have times in their names."""
-    found = {}
+    found: dict[str, str] = {}
     for path in sorted(path for path in work.rglob("*") if path.is_file()):
         name = path.relative_to(work).as_posix()
         if not re.search(r"\.lock$|/events\.out", name):
-            found[name] = "free" if re.search(free, name) else digest(path)
+            content = "free" if re.search(job.free, name) else digest(path)
+            name = re.sub(job.any_name, "*", name)
+            found[name] = " ".join(sorted([*found.get(name, "").split(), content]))
     return found
 
 
@@ -183,7 +185,7 @@ def finish(job: Job, inputs: Path, work: Path, run: str) -> dict[str, str]:
     left = {f"temporary/{path.name}": "left" for path in work.with_suffix(".tmp").iterdir()}
     if job.serves:
         return {**answers, **left, "incoming": str(list((out / "incoming").iterdir()))}
-    return {**snapshot(work, job.free), **left}
+    return {**snapshot(work, job), **left}
 
 
 def undisturbed(name: str, root: Path) -> World:

@@ -38,7 +38,8 @@ Words = list[str]
 @dataclass(frozen=True)
 class Job:
     """`commands(inputs, work)` are run one after the other; `resume` is added to them where a file that
-    `resumes` matches is there. `free` matches names of files whose content may differ: logs with times."""
+    `resumes` matches is there. `free` matches names of files whose content may differ: logs with times, and
+    recordings, as x264 writes the same frames in other bytes; `any_name` what then differs in names."""
 
     kills: int  # of 200
     prepare: Callable[[Path], None]
@@ -46,6 +47,7 @@ class Job:
     resume: tuple[str, ...] = ()
     resumes: str = ""
     free: str = r"$^"
+    any_name: str = r"$^"
     serves: bool = False
 
 
@@ -167,5 +169,7 @@ JOBS: dict[str, Job] = {
     "eval": Job(15, benchmark, evaluate, ("--resume",), r"^vq2d\.jsonl", r"results\.json$"),
     "serve": Job(15, short_clip, serve, serves=True),
     "memory add, ask": Job(40, recordings, remember, free=r"report\.html$|catalogue\.sqlite"),
-    "watch, ask": Job(25, seen_square, watch, free=r"report\.html$|catalogue\.sqlite"),
+    "watch, ask": Job(
+        25, seen_square, watch, free=r"report\.html$|catalogue\.sqlite|recordings/", any_name="[0-9a-f]{24}"
+    ),
 }
