@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -80,7 +80,7 @@ def _camera(folder: Path, model: Model) -> Camera:
             "Convert it with COLMAP's image_undistorter."
         )
     params = np.median([lens.params for lens in lenses], axis=0)
-    return Camera(name, width, height, tuple(float(v) for v in params))
+    return Camera(cast(CameraModel, name), width, height, tuple(float(v) for v in params))
 
 
 def _points(model: Model, views: Sequence[View]) -> SparsePoints:

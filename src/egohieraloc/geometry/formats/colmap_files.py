@@ -24,6 +24,7 @@ LENSES = dict(
     )
 )
 SEEN = np.dtype([("x", "<f8"), ("y", "<f8"), ("point", "<i8")])  # -1 where it is no point of the map
+Point = tuple[float, float, float]
 TRACK_BYTES = 8  # of one sight of a point
 
 
@@ -55,7 +56,7 @@ class Model:
 
     lenses: dict[int, Lens]
     views: list[View]
-    points: dict[int, tuple[float, ...]]
+    points: dict[int, Point]
 
 
 def read_files(folder: Path) -> Model:
@@ -131,7 +132,7 @@ def _binary_views(data: _Bytes) -> list[View]:
     return views
 
 
-def _binary_points(data: _Bytes) -> dict[int, tuple[float, ...]]:
+def _binary_points(data: _Bytes) -> dict[int, Point]:
     points = {}
     for _ in data.records():
         number, x, y, z, _, _, _, _, count = data.take("q3d3BdQ")
@@ -171,7 +172,7 @@ def _whole(values: Floats) -> Ints:
     return values.astype(np.int64)
 
 
-def _text_points(data: bytes) -> dict[int, tuple[float, ...]]:
+def _text_points(data: bytes) -> dict[int, Point]:
     points = {}
     for line in filter(str.strip, _lines(data)):
         number, x, y, z, *_ = line.split()
