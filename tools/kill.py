@@ -123,15 +123,16 @@ def snapshot(work: Path, job: Job) -> dict[str, str]:
     for path in sorted(path for path in work.rglob("*") if path.is_file()):
         name = path.relative_to(work).as_posix()
         if not re.search(r"\.lock$|/events\.out", name):
-            content = "free" if re.search(job.free, name) else digest(path)
+            content = "free" if re.search(job.free, name) else digest(path, work)
             name = re.sub(job.any_name, "*", name)
             found[name] = " ".join(sorted([*found.get(name, "").split(), content]))
     return found
 
 
-def digest(path: Path) -> str:
-    """Of the content; the entries in the header of a safetensors file come in any order."""
-    data = path.read_bytes()
+def digest(path: Path, work: Path) -> str:
+    """Of the content, wherever the folder is; the entries in the header of a safetensors file come in any
+    order."""
+    data = path.read_bytes().replace(str(work).encode(), b"")
     if path.suffix == ".safetensors":
         end = 8 + int.from_bytes(data[:8], "little")
         data = json.dumps(json.loads(data[8:end]), sort_keys=True).encode() + data[end:]
