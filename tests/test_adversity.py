@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,7 +30,9 @@ from egohieraloc.files import locked, scratch_folder
 from egohieraloc.images import write_image
 from egohieraloc.inference.regions import CODEWORDS, RegionMemory
 from egohieraloc.inference.store import FeatureStore, trim_cache
+from egohieraloc.memory.camera import Camera
 from egohieraloc.memory.library import Memory
+from egohieraloc.memory.watch import WatchOptions, watch
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.report.build import save_report
 from egohieraloc.training.checkpoint import TrainState, load_state, save_state
@@ -121,6 +125,26 @@ def remembering(model: Path, frames: Path) -> Work:
     return work
 
 
+def watching(model: Path, frames: Path) -> Work:
+    """Two segments of a camera; what they show."""
+
+    def work(folder: Path) -> bytes:
+        localizer = Localizer.from_pretrained(model, device="cpu", cache=folder / "memory" / "features")
+        memory = Memory.open(folder / "memory", localizer=localizer)
+        start = threading.Event()
+        try:
+            watch(memory, Camera(str(frames)), WatchOptions(name="hall", segment_s=0.7), _silent, start)
+            return "".join(f"{entry.info} {entry.content}" for entry in memory.list()).encode()
+        finally:
+            memory.catalogue.close()
+            assert not list(folder.rglob("*.unfinished"))
+
+    return work
+
+
+def _silent(event: object) -> None: ...
+
+
 def predicting(model: Path, frames: Path) -> Work:
     track = Track.from_boxes([1, 2], [(0, 0, 5, 5), (1, 1, 6, 6)])
 
@@ -149,7 +173,13 @@ def checkpointing(model: Path, frames: Path) -> Work:
     return work
 
 
-WORK = {"locate": locating, "memory": remembering, "predictions": predicting, "checkpoint": checkpointing}
+WORK = {
+    "locate": locating,
+    "memory": remembering,
+    "watch": watching,
+    "predictions": predicting,
+    "checkpoint": checkpointing,
+}
 
 
 def full_at(sizes: Callable[[int], Iterator[int]], work: Work, disk: Disk) -> int:
@@ -162,7 +192,7 @@ def full_at(sizes: Callable[[int], Iterator[int]], work: Work, disk: Disk) -> in
             work(disk.path)
             failed -= 1
         failed += 1
-        left = [path.name for path in disk.path.rglob("*") if path.name.startswith(".")]
+        left = [path.name for path in disk.path.rglob("*") if re.match(r"\.(?!lock$)", path.name)]
         assert left == [], f"full at {size} bytes"
         disk.resize(ROOM)
         assert work(disk.path) == wanted, f"after it was full at {size} bytes"

@@ -151,9 +151,9 @@ def test_torch_stays_behind_its_border() -> None:
     assert outside <= {"inference/predict.py", "inference/packing.py"}
 
 
-def test_geometry_imports_pycolmap_where_colmap_is_run_and_read() -> None:
+def test_geometry_imports_pycolmap_where_colmap_is_run() -> None:
     users = {path.name for path, module, _ in imports() if module.split(".")[0] == "pycolmap"}
-    assert users <= {"sfm.py", "resection.py", "colmap.py"}
+    assert users <= {"sfm.py", "resection.py"}
 
 
 def test_importing_does_nothing() -> None:

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from egohieraloc.errors import EgoHieraLocError, GeometryError, QueryError
-from egohieraloc.geometry.depth import read_depth_folder
+from egohieraloc.geometry.depth import read_depth, read_depth_folder
 from egohieraloc.images import decode_grey, read_image, read_mask
 from egohieraloc.video.reader import Video
 from hostile import lying_png, png_bomb
@@ -78,6 +78,16 @@ def test_words(tmp_path: Path) -> None:
     path.write_bytes(png_bomb(9000, 8000))
     with pytest.raises(QueryError, match="at most 8192x8192"):
         read_image(path)
+
+
+def test_depth_of_other_files_is_not_read(tmp_path: Path) -> None:
+    """Some formats of FFmpeg are lists of further files, which another's depth map must not make us open."""
+    exr = Path(__file__).parent / "fuzz" / "corpus" / "exr" / "7.exr"
+    (tmp_path / "other.exr").write_bytes(exr.read_bytes())
+    assert read_depth(tmp_path / "other.exr").values.shape == (9, 12)
+    (tmp_path / "7.exr").write_text("ffconcat version 1.0\nfile other.exr\n")
+    with pytest.raises(GeometryError, match="is not a depth map"):
+        read_depth(tmp_path / "7.exr")
 
 
 def test_depth_folders(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Kills commands at random moments and looks at what the next run makes of it: `make kill`, or
 
-    python tools/kill.py --kills 200 --jobs 2 [JOB ...]
+    python tools/kill.py --kills 200 --jobs 2 [--first 0] [JOB ...]
 
 After a KILL or a TERM no process may be left. The same command, run again, must leave the same files as one
 that was never disturbed, bit for bit, and no others, also none among the temporary files; half of the runs of
@@ -40,7 +40,8 @@ LONGEST_S = 600
 PRELOADED = [
     "torch", "cv2", "av", "accelerate", "scipy.ndimage", "uvicorn", "fastapi", "torch.utils.tensorboard",
     "egohieraloc.cli.locate", "egohieraloc.cli.train", "egohieraloc.cli.eval", "egohieraloc.cli.serve",
-    "egohieraloc.cli.memory", "egohieraloc.localize", "egohieraloc.memory.library", "egohieraloc.web.app",
+    "egohieraloc.cli.memory", "egohieraloc.cli.watch", "egohieraloc.localize", "egohieraloc.memory.library",
+    "egohieraloc.web.app",
     "egohieraloc.training.recipe", "egohieraloc.evaluation.run_vq2d", "egohieraloc.report.build",
 ]  # fmt: skip
 
@@ -116,19 +117,22 @@ def left_running(run: str, session: int) -> list[str]:
     return found
 
 
-def snapshot(work: Path, free: str) -> dict[str, str]:
+def snapshot(work: Path, job: Job) -> dict[str, str]:
     """Names of all files and what is in them. Locks stay; logs of TensorBoard have times in their names."""
-    found = {}
+    found: dict[str, str] = {}
     for path in sorted(path for path in work.rglob("*") if path.is_file()):
         name = path.relative_to(work).as_posix()
         if not re.search(r"\.lock$|/events\.out", name):
-            found[name] = "free" if re.search(free, name) else digest(path)
+            content = "free" if re.search(job.free, name) else digest(path, work)
+            name = re.sub(job.any_name, "*", name)
+            found[name] = " ".join(sorted([*found.get(name, "").split(), content]))
     return found
 
 
-def digest(path: Path) -> str:
-    """Of the content; the entries in the header of a safetensors file come in any order."""
-    data = path.read_bytes()
+def digest(path: Path, work: Path) -> str:
+    """Of the content, wherever the folder is; the entries in the header of a safetensors file come in any
+    order."""
+    data = path.read_bytes().replace(str(work).encode(), b"")
     if path.suffix == ".safetensors":
         end = 8 + int.from_bytes(data[:8], "little")
         data = json.dumps(json.loads(data[8:end]), sort_keys=True).encode() + data[end:]
@@ -182,7 +186,7 @@ def finish(job: Job, inputs: Path, work: Path, run: str) -> dict[str, str]:
     left = {f"temporary/{path.name}": "left" for path in work.with_suffix(".tmp").iterdir()}
     if job.serves:
         return {**answers, **left, "incoming": str(list((out / "incoming").iterdir()))}
-    return {**snapshot(work, job.free), **left}
+    return {**snapshot(work, job), **left}
 
 
 def undisturbed(name: str, root: Path) -> World:
@@ -268,6 +272,7 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("names", nargs="*", metavar="JOB", help=", ".join(JOBS))
     arguments.add_argument("--kills", type=int, default=200, help="in all")
+    arguments.add_argument("--first", type=int, default=0, help="number of the first kill; others are others")
     arguments.add_argument("--jobs", type=int, default=2, help="runs at a time")
     arguments.add_argument("--keep", type=Path, help="folder to work in, which stays")
     options = arguments.parse_args()
@@ -285,7 +290,7 @@ def main() -> int:
             trials = [
                 pool.submit(trial, name, worlds[name], number, root)
                 for name in names
-                for number in range(round(share * JOBS[name].kills))
+                for number in range(options.first, options.first + round(share * JOBS[name].kills))
             ]
             for done in as_completed(trials):
                 kill = done.result()

@@ -38,7 +38,8 @@ Words = list[str]
 @dataclass(frozen=True)
 class Job:
     """`commands(inputs, work)` are run one after the other; `resume` is added to them where a file that
-    `resumes` matches is there. `free` matches names of files whose content may differ: logs with times."""
+    `resumes` matches is there. `free` matches names of files whose content may differ: logs with times, and
+    recordings, as x264 writes the same frames in other bytes; `any_name` what then differs in names."""
 
     kills: int  # of 200
     prepare: Callable[[Path], None]
@@ -46,6 +47,7 @@ class Job:
     resume: tuple[str, ...] = ()
     resumes: str = ""
     free: str = r"$^"
+    any_name: str = r"$^"
     serves: bool = False
 
 
@@ -103,6 +105,16 @@ def recordings(inputs: Path) -> None:
         write_recording(inputs / f"2026031{seed}_120000.mp4", seed, seconds=2)
 
 
+def seen_square(inputs: Path) -> None:
+    from recordings import image, write_recording
+
+    from egohieraloc.images import write_image
+
+    untrained(inputs)
+    write_recording(inputs / "20260310_120000.mp4", seconds=2)
+    write_image(inputs / "square.png", image(0, 0)[10:40, :30])
+
+
 def with_model(inputs: Path, *words: object) -> Words:
     return [*map(str, words), "--model", str(inputs / "tiny.safetensors"), "--device", "cpu"]
 
@@ -142,11 +154,22 @@ def remember(inputs: Path, work: Path) -> list[Words]:
     ]
 
 
+def watch(inputs: Path, work: Path) -> list[Words]:
+    memory, segments = ("--memory", work / "memory"), ("--name", "hall", "--segment", 0.5)
+    return [
+        with_model(inputs, "watch", inputs / "20260310_120000.mp4", *memory, *segments),
+        with_model(inputs, "memory", "ask", "--query", inputs / "square.png", "--out", work / "out", *memory),
+    ]
+
+
 JOBS: dict[str, Job] = {
-    "locate": Job(55, moving_square, locate, free=r"report\.html$"),
-    "locate --3d": Job(30, rendered_walk, locate_3d, free=r"report\.html$|/poses/"),
+    "locate": Job(50, moving_square, locate, free=r"report\.html$"),
+    "locate --3d": Job(25, rendered_walk, locate_3d, free=r"report\.html$|/poses/"),
     "train": Job(30, composed_clips, train, ("--resume",), r"^checkpoint", r"log\.jsonl$|checkpoint"),
     "eval": Job(15, benchmark, evaluate, ("--resume",), r"^vq2d\.jsonl", r"results\.json$"),
     "serve": Job(15, short_clip, serve, serves=True),
-    "memory add, ask": Job(55, recordings, remember, free=r"report\.html$|catalogue\.sqlite"),
+    "memory add, ask": Job(40, recordings, remember, free=r"report\.html$|catalogue\.sqlite"),
+    "watch, ask": Job(
+        25, seen_square, watch, free=r"report\.html$|catalogue\.sqlite|recordings/", any_name="[0-9a-f]{24}"
+    ),
 }

@@ -21,8 +21,8 @@ def parse_time(text: str) -> float:
     if not 1 <= len(parts) <= 3 or any(part != part.strip() or not part for part in parts):
         raise ValueError(wrong)
     try:
-        values = [*map(int, parts[:-1]), float(parts[-1])]
-    except ValueError as error:
+        values = [*(float(int(part)) for part in parts[:-1]), float(parts[-1])]
+    except (ValueError, OverflowError) as error:
         raise ValueError(wrong) from error
     if not math.isfinite(values[-1]) or (len(values) > 1 and not all(0 <= v < 60 for v in values[1:])):
         raise ValueError(wrong)

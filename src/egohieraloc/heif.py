@@ -33,5 +33,7 @@ def read_heif(path: str | Path, *, max_pixels: int) -> Rgb:
         if image.size[0] * image.size[1] > max_pixels:
             raise QueryError(f"{path} has too many pixels: at most {max_pixels} are read.")
         return np.asarray(image.to_pillow().convert("RGB"), np.uint8)
-    except (ValueError, OSError, SyntaxError, RuntimeError) as error:
+    except QueryError:
+        raise
+    except Exception as error:  # of a damaged file the library raises half a dozen unrelated types
         raise QueryError(f"{path} is not an image that can be read: {error}. Is it whole?") from error

@@ -202,6 +202,10 @@ def test_predictions_from_a_folder_a_challenge_file_and_our_own(tmp_path):
     challenge.write_text(json.dumps({"results": results}))
     with pytest.raises(DataError, match=r"challenge\.json: one-anchor-1"):
         trek150.read_trek150_predictions(challenge, [one], "mse")
+    for results in ({"mse": [1]}, {"mse": {"one": [1]}}):
+        challenge.write_text(json.dumps({"results": results}))
+        with pytest.raises(DataError, match=r"challenge\.json"):
+            trek150.read_trek150_predictions(challenge, [one], "mse")
     challenge.write_text("[]")
     with pytest.raises(DataError, match=r"challenge\.json should be an object, a challenge file"):
         trek150.read_trek150_predictions(challenge, [one], "mse")

@@ -10,8 +10,9 @@ TOKENS = (
     b"", b"\0", b"\xff", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0\0\0\0\0",
     b"[", b"]", b"{", b"}", b'"', b",", b":", b"\n", b"\r\n", b"\\", b"\\ud800", b"\xc3\x28",
     b"null", b"true", b"[]", b"{}", b'""', b"NaN", b"Infinity", b"-1", b"0", b"1e999", b"1e-999", b"-0",
-    b"9" * 25, b"9" * 4500, b"[" * 2000, b'{"a":' * 300, b"0x", b"1_0", b"\xef\xbb\xbf", b"'", b"=", b"..",
-    b"../../etc/passwd", b"99999999999", b"4294967296", b"2147483648", b"0.1", b"1/0", b" ", b"a" * 300,
+    b"9" * 25, b"9" * 400, b"9" * 4500, b"[" * 2000, b'{"a":' * 300, b"0x", b"1_0", b"\xef\xbb\xbf",
+    b"'", b"=", b"..", b"../../etc/passwd", b"99999999999", b"4294967296", b"2147483648", b"0.1", b"1/0",
+    b" ", b"a" * 300,
 )  # fmt: skip
 Change = Callable[[random.Random, bytearray, Sequence[bytes]], None]
 

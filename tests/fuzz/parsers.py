@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from egohieraloc.errors import EgoHieraLocError
 
@@ -64,6 +67,14 @@ def read_video(path: Path) -> None:
     for frame in video.frames(range(min(3, video.info.num_frames))):
         assert frame.rgb.shape == (video.info.height, video.info.width, 3)
     assert video.focal_px is None or video.focal_px > 0
+    ours("memory.wall_clock", "start_of")(video)
+
+
+def read_photograph(path: Path) -> None:
+    """The first of a folder of images: its size, its lens and when it was taken."""
+    video = ours("video.reader", "Video").open(path.parent)
+    assert video.focal_px is None or video.focal_px > 0
+    ours("memory.wall_clock", "start_of")(video)
 
 
 def read_times(path: Path) -> None:
@@ -87,6 +98,24 @@ def read_weights(path: Path) -> None:
     ours("models.weights", "load_weights")(path)
 
 
+@cache
+def small_network() -> Any:
+    """Of the seed of `weights`."""
+    fields = json.loads((CORPUS / "weights" / "header.json").read_bytes())["__metadata__"]
+    config = ours("settings", "from_dict")(ours("config", "NetworkConfig"), json.loads(fields["network"]))
+    return ours("models.network", "EgoHieraLocNet")(config)
+
+
+def read_parts(path: Path) -> None:
+    ours("models.compiled", "read_parts")(path, small_network())
+
+
+def read_chunk(path: Path) -> None:
+    store = ours("inference.store", "FeatureStore")(path.parent)
+    store.read(0)
+    store.read_match(0)
+
+
 def read_packed(path: Path) -> None:
     """The same annotations, packed with gzip: what is mutated is inside."""
     packed = path.with_suffix(".json.gz")
@@ -100,12 +129,34 @@ def read_setting(path: Path) -> None:
     ours("settings", "override")(config(), [text(path)])
 
 
+def read_model(path: Path) -> None:
+    """The three files of a COLMAP model, one after the other; text begins with a remark."""
+    parts = path.read_bytes().split(b"\n====\n")
+    path.unlink()
+    for name, part in zip(("cameras", "images", "points3D"), parts, strict=False):
+        path.with_name(name + (".txt" if parts[0].startswith(b"#") else ".bin")).write_bytes(part)
+    ours("geometry.cameras_from", "read_given")(path.parent)
+
+
+def read_trek150_predictions(path: Path) -> None:
+    four = np.tile([1.0, 2.0, 3.0, 4.0], (4, 1))
+    sequence = ours("data.trek150", "TrekSequence")(
+        "P01", path.parent, four, frozenset(), ((0, False),), ((0, 3, 0),)
+    )
+    ours("evaluation.trek150", "read_all_protocols")(path, [sequence])
+
+
 def read_depth(path: Path) -> None:
     ours("geometry.depth", "read_depth_folder")(path.parent, [7])
 
 
 def read_stray(path: Path) -> None:
     path.with_name("camera_matrix.csv").write_text("500,0,32\n0,500,24\n0,0,1\n")
+    ours("geometry.formats.phones", "read_stray_scanner")(path.parent)
+
+
+def read_camera_matrix(path: Path) -> None:
+    path.with_name("odometry.csv").write_bytes((CORPUS / "stray" / "odometry.csv").read_bytes())
     ours("geometry.formats.phones", "read_stray_scanner")(path.parent)
 
 
@@ -135,6 +186,8 @@ PARSERS: dict[str, Parser] = {
     "record3d": Parser(reads("geometry.formats.phones", "read_record3d"), "metadata"),
     "r3d": Parser(reads("geometry.formats.phones", "read_record3d"), "a.r3d"),
     "stray": Parser(read_stray, "odometry.csv"),
+    "camera_matrix": Parser(read_camera_matrix, "camera_matrix.csv"),
+    "colmap": Parser(read_model),
     "polycam": Parser(lambda path: ours("geometry.formats.phones", "read_polycam")(path.parent), "0.json"),
     "trajectory": Parser(read_trajectory, "a.txt"),
     "intrinsics": Parser(reads("geometry.formats.intrinsics", "read_intrinsics"), "a.txt"),
@@ -146,9 +199,22 @@ PARSERS: dict[str, Parser] = {
     "mask": Parser(reads("images", "read_mask")),
     "depth_png": Parser(read_depth, "7.png"),
     "depth_npy": Parser(read_depth, "7.npy"),
+    "exr": Parser(read_depth, "7.exr"),
+    "heif": Parser(reads("images", "read_image"), "a.heic"),
+    "photograph": Parser(read_photograph, "1.jpg"),
     "video": Parser(read_video),
     "times": Parser(read_times, "times.txt"),
     "weights": Parser(read_weights),
+    "parts": Parser(read_parts),
+    "checkpoint": Parser(reads("models.backbone", "read_checkpoint"), "a.pth"),
+    "chunk": Parser(read_chunk, "chunk-000000.safetensors"),
+    "manifest": Parser(
+        lambda path: ours("inference.regions", "RegionMemory")(path.parent).has(0), "manifest.txt"
+    ),
+    "catalogue": Parser(lambda path: ours("memory.shelf", "Shelf")(path.parent).list(), "catalogue.sqlite"),
+    "time": Parser(lambda path: ours("clock", "parse_time")(text(path)), may_raise=(ValueError,)),
+    "moment": Parser(lambda path: ours("memory.wall_clock", "parse_time")(text(path))),
+    "file_name": Parser(lambda path: ours("memory.wall_clock", "time_in_name")(text(path)), may_raise=()),
     "ego4d": Parser(reads("data.ego4d", "read_vq2d")),
     "packed": Parser(read_packed, "input.json"),
     "egotracks": Parser(reads("data.egotracks", "read_egotracks")),
@@ -164,6 +230,10 @@ PARSERS: dict[str, Parser] = {
     "vq2d_predictions": Parser(
         lambda path: ours("evaluation.predictions", "read_vq2d_predictions")(path, [])
     ),
+    "egotracks_predictions": Parser(
+        lambda path: ours("evaluation.egotracks", "read_egotracks_predictions")(path, [])
+    ),
+    "trek150_predictions": Parser(read_trek150_predictions),
     "vq3d_predictions": Parser(reads("evaluation.vq3d", "read_vq3d_predictions")),
     "log": Parser(reads("figures.plots", "read_log")),
     "table": Parser(reads("figures.plots", "read_table")),

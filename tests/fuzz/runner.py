@@ -105,4 +105,4 @@ def _too_slow(number: int, frame: FrameType | None) -> Any:
     raise TooSlowError
 
 
-__all__ = ["PARSERS", "Outcome", "inputs_of", "keep", "run_parser", "seeds_of"]
+__all__ = ["CORPUS", "PARSERS", "Outcome", "Parser", "inputs_of", "keep", "run_parser", "seeds_of"]

@@ -96,6 +96,19 @@ def test_a_model_of_colmaps_own_is_read(tmp_path, binary):
         assert seen.sum() == image.num_points3D
 
 
+@pytest.mark.parametrize("name", ["cameras", "images", "points3D"])
+def test_a_model_that_claims_more_than_it_holds(tmp_path, name):
+    """COLMAP's own reader would read on for ever."""
+    write_model(tmp_path, walk(), NAMES)
+    pycolmap.Reconstruction(str(tmp_path)).write_binary(str(tmp_path))
+    path = tmp_path / f"{name}.bin"
+    whole = path.read_bytes()
+    for bad in ((2**60).to_bytes(8, "little") + whole[8:], whole[:-1], whole[:4], b""):
+        path.write_bytes(bad)
+        with pytest.raises(GeometryError, match="Cannot read the COLMAP model"):
+            read_given(tmp_path)
+
+
 @pytest.mark.parametrize("model", [m for m in PARAMETER_NAMES if m != "RAD_TAN_THIN_PRISM_FISHEYE"])
 @pytest.mark.parametrize("unit", ["m", "sfm"])
 def test_nerfstudio_both_ways(tmp_path, model, unit):

@@ -116,6 +116,9 @@ def test_positions_are_named_by_image_or_by_frame_number(tmp_path):
     assert list(read_known_positions(path, ["a.png", "b.png"]).center_by_frame) == [1]
     with pytest.raises(GeometryError, match=r"names 'b.png'; wanted a frame number such as 120"):
         read_known_positions(path)
+    path.write_text(f"{'9' * 5000} 1 2 3\n")
+    with pytest.raises(GeometryError, match=r"wanted a frame number such as 120"):
+        read_known_positions(path)
     path.write_text("1 1 2 3\n")
     with pytest.raises(GeometryError, match=r"names '1'; wanted an image such as a.png"):
         read_known_positions(path, ["a.png", "b.png"])

@@ -154,7 +154,11 @@ def test_a_manifest_of_another_format_is_none(memory: RegionMemory) -> None:
     path.write_bytes(path.read_bytes().replace(b"memory 1", b"memory 9"))
     again = RegionMemory(memory.folder)
     assert not again.has(0)
+    path.write_bytes(b"egohieraloc-memory 1 256 " + b"9" * 5000 + b"\n")  # more digits than Python reads
+    assert not again.has(0)
     again.add(2, words())
+    with path.open("ab") as file:
+        file.write(b"9" * 5000 + b" 00000000\n")
     assert [again.has(number) for number in (0, 2)] == [False, True]
 
 

@@ -257,13 +257,17 @@ def test_removing_forgets_all_of_a_video_but_the_users_file(filled: Memory, reco
 
 
 def test_what_a_dead_process_left_to_delete_is_deleted(memory: Memory, tmp_path: Path) -> None:
-    left = tmp_path / "left"
-    left.mkdir()
+    """But nothing outside of the memory, whoever wrote its catalogue."""
+    left, other = memory.folder / "left", tmp_path / "other"
+    for path in (left, other):
+        path.mkdir()
     with memory.catalogue.change() as db:
-        db.execute("INSERT INTO trash VALUES (?)", (str(left),))
+        for path in (left, other, memory.folder / ".." / "other", memory.folder):
+            db.execute("INSERT INTO trash VALUES (?)", (str(path),))
     Memory.open(memory.folder, localizer=memory.localizer)
     assert not left.exists()
-    assert memory.catalogue.rows("SELECT * FROM trash") == []
+    assert other.exists()
+    assert str(left) not in [row["path"] for row in memory.catalogue.rows("SELECT path FROM trash")]
 
 
 def test_saved_objects(filled: Memory, tmp_path: Path) -> None:

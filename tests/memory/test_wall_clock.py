@@ -87,10 +87,9 @@ def test_gopro_writes_local_time_and_calls_it_utc(folder: Path) -> None:
     assert began(path) == (datetime(2026, 3, 12, 10, 15, 30, tzinfo=BERLIN), "container")
 
 
-def test_a_clock_that_was_never_set_tells_nothing(folder: Path) -> None:
-    path = write_recording(
-        folder / "unset.mp4", seconds=0.3, tags={"creation_time": "1970-01-01T00:00:00.000000Z"}
-    )
+@pytest.mark.parametrize("stored", ["1970-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.000000"])
+def test_a_clock_that_was_never_set_tells_nothing(folder: Path, stored: str) -> None:
+    path = write_recording(folder / "unset.mp4", seconds=0.3, tags={"date": stored})
     assert began(path)[1] == "file date"
 
 
@@ -125,3 +124,6 @@ def test_times_that_people_write() -> None:
     assert parse_time("2026-03-12 10:15Z") == datetime(2026, 3, 12, 10, 15, tzinfo=UTC)
     with pytest.raises(ConfigError, match=r"2026-03-12T10:15:30.*got 'yesterday'"):
         parse_time("yesterday")
+    for text in ("9999-12-31T23:59:59", "0001-01-01T00:00:00", "9999-12-31T23:59:59-23:59"):
+        with pytest.raises(ConfigError, match="A time is written as"):
+            parse_time(text, ZoneInfo("America/New_York"))

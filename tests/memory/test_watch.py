@@ -120,6 +120,17 @@ def test_what_a_killed_watcher_left(memory: Memory, walk: Path) -> None:
     assert len(list(folder.glob("*.mp4"))) == len(memory.list()) == 4
 
 
+def test_a_recording_that_takes_the_place_of_another(memory: Memory, walk: Path) -> None:
+    """As when a file is watched again whose watching was stopped within a segment."""
+    began = datetime(2026, 3, 12, 10, 15, 30, tzinfo=UTC)
+    short = Segment(memory.folder / "recordings" / "hall", CameraFrame(began, image(1, 1)), 5.0).close()
+    memory.add(short, camera="hall")
+    watched(memory, walk)
+    entries = memory.list()
+    assert [round(e.duration_s, 1) for e in entries] == [3.0, 3.0, 1.0]
+    assert all(e.exists for e in entries)
+
+
 def test_two_watchers_of_one_camera(memory: Memory, walk: Path) -> None:
     events: list[dict[str, Any]] = []
 

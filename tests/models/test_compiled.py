@@ -138,6 +138,29 @@ def test_a_damaged_file_is_named(tiny: Weights, tmp_path: Path) -> None:
         file.writestr("about.json", "{}")
     with pytest.raises(WeightsError, match="cannot be read"):
         read_parts(broken, tiny.network)
+    assert tiny.parts is not None
+    whole = tiny.parts.read_bytes()
+    place = whole.index(b"about.json") + 14
+    broken.write_bytes(whole[:place] + bytes(8) + whole[place + 8 :])
+    with pytest.raises(WeightsError, match="cannot be read"):
+        read_parts(broken, tiny.network)
+    with zipfile.ZipFile(broken, "w", zipfile.ZIP_DEFLATED) as file:
+        for name in ("about.json", "encoder.xml", "encoder.bin", "decoder.xml", "decoder.bin"):
+            file.writestr(name, "[]" if name == "about.json" else "")
+    with pytest.raises(WeightsError, match="was made of other weights"):
+        read_parts(broken, tiny.network)
+
+
+def test_a_small_file_gets_little_memory(
+    tiny: Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "MAX_BYTES", 100_000)
+    bomb = tmp_path / "bomb.openvino"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file:
+        for name in ("about.json", "encoder.xml", "encoder.bin", "decoder.xml", "decoder.bin"):
+            file.writestr(name, bytes(60_000 if name == "decoder.bin" else 20_000))
+    with pytest.raises(WeightsError, match="unpacks to more than"):
+        read_parts(bomb, tiny.network)
 
 
 def test_where_it_cannot_run(tiny: Weights, monkeypatch: pytest.MonkeyPatch) -> None:

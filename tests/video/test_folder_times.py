@@ -45,6 +45,16 @@ def test_a_rate_survives_reopening(folder: Path) -> None:
     assert Video.reopen(video.source).times_s.tolist() == video.times_s.tolist()
 
 
+@pytest.mark.parametrize(("last", "error"), [("2e7", None), ("1e300", "more than a year")])
+def test_pauses_of_months(folder: Path, last: str, error: str | None) -> None:
+    (folder / "times.txt").write_text(f"0 1 2 3 {last}")
+    if error is None:
+        assert Video.open(folder).duration_s == pytest.approx(2e7 * 5 / 4)
+    else:
+        with pytest.raises(VideoError, match=error):
+            Video.open(folder)
+
+
 @pytest.mark.parametrize("text", ["", "0 1 2 3", "0 1 2 3 3", "0 1 2 3 nan", "0 1 2 3 now", "0 1 2 3 4 5"])
 def test_times_that_do_not_fit(folder: Path, text: str) -> None:
     (folder / "times.txt").write_text(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 import av
 import numpy as np
 import pytest
+from PIL import Image
 
 from egohieraloc.errors import VideoError
 from egohieraloc.video import container
@@ -55,6 +57,35 @@ def test_more_pixels_than_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = write_video(tmp_path / "a.mp4")
     monkeypatch.setattr(container, "MAX_PIXELS", 47 * 48)
     with pytest.raises(VideoError, match="48x48; at most"):
+        Video.open(path)
+
+
+def write_jpegs(path: Path, *images: tuple[int, int]) -> Path:
+    """Black squares of these sides at these times, in milliseconds."""
+    with av.open(str(path), "w") as output:
+        stream = output.add_stream("mjpeg", rate=5)
+        stream.width, stream.height, stream.pix_fmt = 48, 48, "yuvj420p"
+        for side, time in images:
+            data = io.BytesIO()
+            Image.new("RGB", (side, side)).save(data, "jpeg")
+            packet = av.Packet(data.getvalue())
+            packet.stream, packet.pts, packet.time_base = stream, time, Fraction(1, 1000)
+            output.mux(packet)
+    return path
+
+
+def test_a_later_frame_of_more_pixels_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In MJPEG each frame has a size of its own, whatever the file says at its start."""
+    path = write_jpegs(tmp_path / "a.mkv", (48, 0), (128, 200), (48, 400))
+    assert len(list(Video.open(path).frames([0, 1, 2]))) == 3
+    monkeypatch.setattr(container, "MAX_PIXELS", 64 * 64)
+    with pytest.warns(RuntimeWarning, match="1 of 3 wanted frames cannot be decoded"):
+        assert len(list(Video.open(path).frames([0, 1, 2]))) == 2
+
+
+def test_a_video_of_centuries(tmp_path: Path) -> None:
+    path = write_jpegs(tmp_path / "a.mkv", (48, 0), (48, 200), (48, 10**13))
+    with pytest.raises(VideoError, match="more than a year"):
         Video.open(path)
 
 

@@ -190,11 +190,11 @@ def _from_challenge(
     runs: Iterable[TrekRun], results: dict[str, Any], path: Path
 ) -> Iterable[tuple[QueryKey, Floats]]:
     for run in runs:
-        rows = results.get(run.key.clip)
-        if rows is not None and run.key.query_set:
-            rows = rows.get(run.key.query_set)
-        if rows is not None:
-            with reading(f"{path}: {result_name(run.key)}"):
+        with reading(f"{path}: {result_name(run.key)}"):
+            rows = results.get(run.key.clip)
+            if rows is not None and run.key.query_set:
+                rows = rows.get(run.key.query_set)
+            if rows is not None:
                 yield run.key, np.array(rows, np.float64).reshape(-1, 4)
 
 

@@ -94,7 +94,8 @@ def _read_metres(path: Path) -> NDArray[np.float32]:
 def _read_exr(path: Path) -> NDArray[np.float32]:
     """The first channel (h, w), by FFmpeg: OpenCV is mostly built without."""
     try:
-        with av.open(str(path)) as container:
+        with path.open("rb") as file, av.open(file, "r", format="exr_pipe") as container:
+            container.streams.video[0].codec_context.options = {"max_pixels": str(MAX_PIXELS)}
             frame = next(container.decode(video=0))
             planes = frame.to_ndarray()
     except (FFmpegError, StopIteration, IndexError) as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from egohieraloc.documents import MAX_DIGITS
 from egohieraloc.errors import GeometryError
 from egohieraloc.geometry.align import (
     MIN_CAMERAS,
@@ -119,7 +120,7 @@ def read_known_positions(path: str | Path, names: Sequence[str] = ()) -> KnownPo
         stem = Path(name).stem
         if name in frame_by_name:
             centers[frame_by_name[name]] = center
-        elif stem.isdecimal() and not names:
+        elif stem.isdecimal() and len(stem) <= MAX_DIGITS and not names:
             centers[int(stem)] = center
         else:
             wanted = f"an image such as {names[0]}" if names else "a frame number such as 120 or 000120.jpg"

@@ -30,7 +30,8 @@ CODEWORDS = 256  # of a chunk
 PROTOTYPES = 16  # of a query
 ROUNDS = 6
 BLOCK = 64  # chunks compared at a time
-LINE = re.compile(rb"(\d+) ([0-9a-f]{8})")
+HEADER = re.compile(rb"egohieraloc-memory (\d+) (\d+) (\d{1,9})")
+LINE = re.compile(rb"(\d{1,18}) ([0-9a-f]{8})")
 Vectors = NDArray[np.float32]
 Codes = NDArray[np.int8]
 
@@ -150,7 +151,7 @@ class RegionMemory:
             content, status = b"", None
         # What follows the last end of a line is still being written.
         header, *lines = content.split(b"\n")[:-1] or [b""]
-        numbers = re.fullmatch(rb"egohieraloc-memory (\d+) (\d+) (\d+)", header)
+        numbers = HEADER.fullmatch(header)
         self._width = int(numbers[3]) if numbers and header + b"\n" == _header(int(numbers[3])) else 0
         found = filter(None, map(LINE.fullmatch, lines if self._width else ()))
         self._checks = {int(line[1]): int(line[2], 16) for line in found}

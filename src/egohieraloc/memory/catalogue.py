@@ -206,7 +206,7 @@ class Catalogue:
             raise
         except sqlite3.OperationalError as error:
             raise OutputError(f"The memory's catalogue {self.path} cannot be used: {error}.") from error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # also of what SQLite quotes
             raise DataError(
                 f"The memory's catalogue {self.path} is damaged: {error}. Restore it from a copy."
             ) from error

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import av
+from av.error import FFmpegError
 
 from egohieraloc.errors import OutputError
+from egohieraloc.files import to_disk
 from egohieraloc.memory.camera import CameraFrame
 
 UNFINISHED = ".unfinished"  # ending of a segment in work
@@ -50,19 +54,28 @@ class Segment:
         even = frame.rgb[: self._stream.height, : self._stream.width]
         image = av.VideoFrame.from_ndarray(even, format="rgb24")
         image.pts, image.time_base = tick, Fraction(1, TICKS)
-        self._mux(self._stream.encode(image))
+        with self._writing():
+            self._container.mux(self._stream.encode(image))
 
     def close(self) -> Path:
-        """Finish the file and give it its name."""
-        self._mux(self._stream.encode())
-        self._container.close()
-        self._temporary.replace(self._path)
+        """Finish the file, wait until it is on the disk and give it its name."""
+        with self._writing():
+            self._container.mux(self._stream.encode())
+            self._container.close()
+            to_disk(self._temporary)
+            self._temporary.replace(self._path)
+            to_disk(self._path.parent)
         return self._path
 
-    def _mux(self, packets: Any) -> None:
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What cannot be written leaves nothing behind."""
         try:
-            self._container.mux(packets)
-        except OSError as error:
+            yield
+        except (OSError, FFmpegError) as error:
+            with suppress(OSError, FFmpegError):
+                self._container.close()
+            self._temporary.unlink(missing_ok=True)
             raise OutputError(f"Cannot record to {self._path}: {error}. Is the disk full?") from error
 
 

@@ -51,10 +51,11 @@ class Shelf:
         raise DataError(f"The memory has no single video '{name}'. `memory list` gives ids, paths and names.")
 
     def remove(self, video: VideoEntry | str | Path) -> None:
-        """Forget a video: its thumbnails, features and answers. A recording of a camera is deleted; a user's
-        own file stays."""
+        """Forget a video: its thumbnails, features and answers. A recording of a camera is deleted, unless
+        another has taken its place; a user's own file stays."""
         entry = self.find(video)
-        files = [entry.source.path] if entry.camera is not None else []
+        taken = any(other.path == entry.path for other in self.list() if other.id != entry.id)
+        files = [] if taken or entry.camera is None else [entry.source.path]
         for known in self.videos.known(entry):
             files += [str(path) for path in self.cache.glob(f"*-{known.store}")]
         self.videos.remove(entry, files)
@@ -65,9 +66,13 @@ class Shelf:
         return self.videos.thumbnail(video if isinstance(video, str) else video.id, time_s)
 
     def _empty_trash(self) -> None:
-        """Delete the files of what was removed, also by a process that died before it could."""
+        """Delete the files of what was removed, also by a process that died before it could; none outside of
+        this folder and the cache, whoever wrote the catalogue."""
+        ours = {self.folder, self.cache.resolve()}
         for row in self.catalogue.rows("SELECT path FROM trash"):
             path = Path(row["path"])
+            if ours.isdisjoint(path.resolve().parents):
+                continue
             if self.catalogue.row("SELECT 1 FROM readings WHERE ? LIKE '%-' || store", path.name) is None:
                 shutil.rmtree(path, ignore_errors=True)
                 with suppress(OSError):

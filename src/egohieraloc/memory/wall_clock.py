@@ -25,7 +25,8 @@ IN_NAME = re.compile(
     r"(?:[.,]?(\d{1,6}))?(Z|[+-]\d\d:?\d\d)?(?!\d)"
 )
 CHAPTER = re.compile(r"^(G[HX])(\d\d)(\d{4})$", re.IGNORECASE)  # GoPro: chapter and number of a recording
-EARLIEST_YEAR = 1990  # of a camera: earlier ones are clocks that were never set
+# Of a camera: earlier ones are clocks that were never set, and what follows later ones has no date.
+YEARS = range(1990, 9000)
 EXIF_TIME, EXIF_BLOCK, EXIF_ORIGINAL, EXIF_OFFSET = 0x0132, 0x8769, 0x9003, 0x9011
 
 
@@ -47,7 +48,10 @@ def aware(time: datetime, zone: tzinfo | None = None) -> datetime:
 def parse_time(text: str, zone: tzinfo | None = None) -> datetime:
     """A date and time as people write it: ISO 8601, with or without a zone."""
     try:
-        return aware(datetime.fromisoformat(text.strip()), zone)
+        time = datetime.fromisoformat(text.strip())
+        if not 1 < time.year < YEARS.stop:
+            raise ValueError(f"the year {time.year}")
+        return aware(time, zone)
     except ValueError as error:
         raise ConfigError(
             f"A time is written as 2026-03-12T10:15:30, with +01:00 or Z behind it for a zone, got '{text}'."
@@ -95,7 +99,7 @@ def _stored_start(video: Video, zone: tzinfo | None) -> datetime | None:
     for name in ("com.apple.quicktime.creationdate", "creation_time", "date_utc", "date"):
         with suppress(KeyError, ValueError):
             time = datetime.fromisoformat(tags[name].strip())
-            if time.year < EARLIEST_YEAR:
+            if time.year not in YEARS:
                 continue
             if name == "creation_time" and "gopro" in tags.get("handler_name", "").lower():
                 time = time.replace(tzinfo=None)

@@ -142,12 +142,16 @@ def _take(
     waiting: int = 0,
 ) -> None:
     """Put a segment into the memory, tell which saved objects it shows, and forget what is too old."""
+    replaced = [entry for entry in memory.list() if entry.path == path]
     try:
         entry = memory.add(path, camera=camera)
     except VideoError as error:  # left by a machine that lost its power
         path.unlink(missing_ok=True)
         report({"event": "damaged", "camera": camera, "path": str(path), "reason": str(error)})
         return
+    for old in replaced:
+        if old.id != entry.id:
+            memory.remove(old)
     span = {"start": entry.start.time.isoformat(), "end": entry.end.isoformat()}
     report({"event": "segment", "camera": camera, **span, "path": str(path), "waiting": waiting})
     for name, sighting in seen_objects(memory, entry):

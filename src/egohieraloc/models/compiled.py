@@ -39,6 +39,7 @@ SUFFIX = ".openvino"
 FORMAT = 1
 ABOUT = "about.json"
 PARTS = ("encoder", "decoder")
+MAX_BYTES = 1_000_000_000  # of all parts, unpacked
 Engine = Literal["torch", "compiled", "openvino"]
 ENCODED_FRAMES = 4  # at a time: OpenVINO keeps the memory of its largest batch, and is no faster with more
 
@@ -162,7 +163,7 @@ def _fingerprint(settings: Sequence[object], modules: Sequence[nn.Module]) -> st
 
 def write_parts(path: Path, graphs: Mapping[str, PartGraph], network: EgoHieraLocNet) -> None:
     """Write the graphs of a network's parts, by the names in `PARTS`."""
-    about = {"format": FORMAT, "parts": part_fingerprints(network)}
+    about = _about(network)
     with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(ABOUT, json.dumps(about))
         for name in PARTS:
@@ -170,18 +171,23 @@ def write_parts(path: Path, graphs: Mapping[str, PartGraph], network: EgoHieraLo
             file.writestr(f"{name}.bin", graphs[name].weights)
 
 
+def _about(network: EgoHieraLocNet) -> dict[str, Any]:
+    return {"format": FORMAT, "parts": part_fingerprints(network)}
+
+
 def read_parts(path: Path, network: EgoHieraLocNet) -> dict[str, PartGraph]:
     """The graphs in a file, which must have been made of this network."""
     try:
         with zipfile.ZipFile(path) as file:
+            if sum(member.file_size for member in file.infolist()) > MAX_BYTES:
+                raise ValueError(f"it unpacks to more than {MAX_BYTES / 1e6:g} MB")
             about = parse_json(file.read(ABOUT))
             graphs = {name: PartGraph(file.read(f"{name}.xml"), file.read(f"{name}.bin")) for name in PARTS}
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a damaged archive makes zipfile raise half a dozen unrelated types
         raise WeightsError(
             f"{path} cannot be read ({error}). Make it again: `egohieraloc quantize`."
         ) from error
-    made_of = about.get("parts") if about.get("format") == FORMAT else None
-    if made_of != part_fingerprints(network):
+    if about != _about(network):
         raise WeightsError(
             f"{path} was made of other weights or settings of the network. "
             "Make it again with `egohieraloc quantize`, or use --engine torch."

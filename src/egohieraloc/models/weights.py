@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +36,7 @@ FORMAT = 1
 COUNTER = "num_batches_tracked"  # of training alone
 MAX_SIDE, MAX_LAYERS = 8192, 100  # of images and of attention, whatever a file claims
 DTYPES = {"F64", "F32", "F16", "BF16", "I8", "I64"}  # as `save_weights` and training write them
+Shapes = Mapping[str, tuple[int, ...]]
 SCALE = ":scale"  # ends the name of an 8-bit tensor's scales
 
 
@@ -75,7 +76,7 @@ def _sigmoid(value: float) -> float:
 
 def fill(network: EgoHieraLocNet, tensors: Mapping[str, Tensor]) -> None:
     """Give a network its tensors; settings that need others are refused."""
-    wrong = _misfits(network, {name: value.shape for name, value in tensors.items()})
+    wrong = _misfits(_shapes(network), {name: tuple(value.shape) for name, value in tensors.items()})
     if wrong:
         raise ConfigError(
             f"These network settings need other weights: {wrong[0]} does not fit ({len(wrong)} such). "
@@ -229,16 +230,25 @@ def _check_fit(path: Path, config: NetworkConfig, stored: _Stored) -> None:
     if max(sizes) > MAX_SIDE or config.ram.attention_layers > MAX_LAYERS:
         raise WeightsError(_broken_settings(path, ValueError("they are beyond all measure.")))
     try:
-        with torch.device("meta"), _WithoutValues():
-            network = EgoHieraLocNet(config)
+        own = _shapes_of(config)
     except (ValueError, RuntimeError, TypeError, OverflowError, ConfigError) as error:
         raise WeightsError(_broken_settings(path, error)) from error
-    wrong = stored.misfits() or _misfits(network, stored.shapes)
+    wrong = stored.misfits() or _misfits(own, stored.shapes)
     if wrong:
         raise WeightsError(
             f"{path} does not fit its own settings: see {wrong[0]} ({len(wrong)} such). "
             "Fetch or train it again."
         )
+
+
+@lru_cache(maxsize=4)
+def _shapes_of(config: NetworkConfig) -> Shapes:
+    with torch.device("meta"), _WithoutValues():
+        return _shapes(EgoHieraLocNet(config))
+
+
+def _shapes(network: EgoHieraLocNet) -> Shapes:
+    return {name: tuple(value.shape) for name, value in network.state_dict().items()}
 
 
 class _WithoutValues(TorchFunctionMode):
@@ -268,10 +278,12 @@ def read_network_config(path: str | Path) -> NetworkConfig:
         raise WeightsError(f"{path} cannot be read as weights ({error}). Fetch or train it again.") from error
 
 
-def _misfits(network: EgoHieraLocNet, shapes: Mapping[str, Sequence[int]]) -> list[str]:
+def _misfits(network: Shapes, file: Shapes) -> list[str]:
     """Names of tensors that the network or the file lacks, or that have another shape."""
-    own = {name: tuple(v.shape) for name, v in network.state_dict().items() if not name.endswith(COUNTER)}
-    given = {name: tuple(shape) for name, shape in shapes.items() if not name.endswith(COUNTER)}
+    own, given = (
+        {name: shape for name, shape in shapes.items() if not name.endswith(COUNTER)}
+        for shapes in (network, file)
+    )
     return sorted(own.keys() ^ given.keys()) or [n for n in own if own[n] != given[n]]
 
 

@@ -245,6 +245,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
                 found = "only sound" if container.streams.audio else "it is empty or cut off"
                 raise VideoError(f"{path} holds no images: {found}. Give a whole file with a video track.")
             _check_codec(path, streams[0].codec_context)
+            streams[0].codec_context.options = {"max_pixels": str(MAX_PIXELS)}  # of later frames too
             streams[0].thread_type = "AUTO"
             yield container, streams[0]
     except (FFmpegError, OSError) as error:
@@ -331,7 +332,7 @@ def _rate(stated: Fraction | None, pts: NDArray[np.int64], time_base: Fraction) 
     tolerance = max(5e-4, 2e-3 / float(span_s))
     if stated and abs(stated / mean - 1) < tolerance:
         return Fraction(stated)
-    return mean.limit_denominator(10_000)
+    return mean.limit_denominator(10_000) or mean
 
 
 def _warn(text: str) -> None:

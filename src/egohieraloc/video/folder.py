@@ -51,7 +51,7 @@ class Folder:
         if (path / TIMES).exists():
             times_s = _read_times(path / TIMES, len(images))
             mean = (len(times_s) - 1) / (times_s[-1] - times_s[0]) if len(times_s) > 1 else 1.0
-            rate = Fraction(mean).limit_denominator(1000)
+            rate = Fraction(mean).limit_denominator(1000) or Fraction(mean)
         else:
             rate = Fraction(fps).limit_denominator(1_000_000)
             times_s = np.arange(len(images)) * rate.denominator / rate.numerator

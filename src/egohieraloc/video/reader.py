@@ -30,6 +30,7 @@ DIAGONAL_35MM = math.hypot(36, 24)
 DEFAULT_FOLDER_FPS = 5.0
 AHEAD = 16  # frames decoded before they are asked for
 SCALED_ABOVE = 2  # canvases; frames this much larger are scaled by the decoder's library
+MAX_SPAN_S = 366 * 86400.0  # from the first frame to the last, whatever a file claims
 ROUNDING_S = 1e-3  # Matroska and its like round frame times to a millisecond
 
 
@@ -59,6 +60,10 @@ class Video:
     """Frames by number, by time, or sampled at a rate."""
 
     backend: Backend
+
+    def __post_init__(self) -> None:
+        if self.times_s[-1] - self.times_s[0] > MAX_SPAN_S:
+            raise VideoError(f"{self.path} claims to last more than a year: its times are damaged.")
 
     def __repr__(self) -> str:
         info = self.info

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import cast, get_args
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -12,8 +13,10 @@ from egohieraloc.config import CameraModel
 from egohieraloc.errors import GeometryError
 from egohieraloc.files import atomic_folder
 from egohieraloc.geometry.camera import Camera
+from egohieraloc.geometry.formats.colmap_files import Model, View, read_files
 from egohieraloc.geometry.given import GivenCameras, GivenView
 from egohieraloc.geometry.reconstruction import Reconstruction, SparsePoints
+from egohieraloc.types import Floats
 
 _FILES = ("cameras", "images", "points3D")
 
@@ -34,59 +37,61 @@ def find_model(folder: Path) -> Path | None:
 
 def read_model(folder: Path) -> GivenCameras:
     """Without a scale: COLMAP's unit is its own, unless somebody aligned the model."""
-    import pycolmap
-
     try:
-        model = pycolmap.Reconstruction(str(folder))
-    except Exception as error:  # COLMAP raises its own kinds for damaged files
+        model = read_files(folder)
+        views = sorted(model.views, key=lambda view: view.name)
+        matrices, points = [_matrix(view) for view in views], _points(model, views)
+    except (OSError, ValueError, OverflowError) as error:
         raise GeometryError(f"Cannot read the COLMAP model {folder}: {error}.") from error
-    images = sorted(
-        (image for image in model.images.values() if image.has_pose), key=lambda image: str(image.name)
-    )
-    views = tuple(
-        GivenView(np.vstack([image.cam_from_world().matrix(), [0, 0, 0, 1.0]]), name=str(image.name))
-        for image in images
-    )
     return GivenCameras(
         f"the COLMAP model {folder}",
-        _camera(folder, model, images),
-        views,
+        _camera(folder, model),
+        tuple(GivenView(matrix, name=view.name) for matrix, view in zip(matrices, views, strict=True)),
         "sfm",
-        points=_points(model, images),
+        points=points,
     )
 
 
-def _camera(folder: Path, model: Any, images: list[Any]) -> Camera:
+def _matrix(view: View) -> Floats:
+    """Camera from world (4, 4)."""
+    w, *xyz = view.quaternion
+    if not np.isfinite([*view.quaternion, *view.translation]).all():
+        raise ValueError(f"the pose of {view.name} is not finite")
+    matrix = np.eye(4)
+    matrix[:3, :3] = Rotation.from_quat([*xyz, w]).as_matrix()
+    matrix[:3, 3] = view.translation
+    return matrix
+
+
+def _camera(folder: Path, model: Model) -> Camera:
     """One lens for all: the median of the parameters where each image has its own of one model and size."""
-    lenses = [model.cameras[number] for number in sorted({image.camera_id for image in images})]
-    kinds = {(lens.model.name, lens.width, lens.height) for lens in lenses}
+    lenses = [
+        model.lenses[number] for number in sorted({view.lens for view in model.views} & {*model.lenses})
+    ]
+    kinds = {(lens.model, lens.width, lens.height, len(lens.params)) for lens in lenses}
     if len(kinds) != 1:
         raise GeometryError(
             f"The model {folder} has cameras of {len(kinds)} kinds; wanted the frames of one video."
         )
-    name, width, height = kinds.pop()
+    name, width, height, _ = kinds.pop()
     if name not in get_args(CameraModel):
         raise GeometryError(
             f"The model {folder} uses the lens {name}, wanted one of {', '.join(get_args(CameraModel))}. "
             "Convert it with COLMAP's image_undistorter."
         )
     params = np.median([lens.params for lens in lenses], axis=0)
-    return Camera(name, int(width), int(height), tuple(float(v) for v in params))
+    return Camera(cast(CameraModel, name), width, height, tuple(float(v) for v in params))
 
 
-def _points(model: Any, images: list[Any]) -> SparsePoints:
-    numbers = sorted(model.points3D)
-    row_of_point = {number: row for row, number in enumerate(numbers)}
-    xyz = np.array([model.points3D[number].xyz for number in numbers], np.float64).reshape(-1, 3)
-    view, point, pixel = [], [], []
-    for row, image in enumerate(images):
-        for seen in image.points2D:
-            if seen.has_point3D():
-                view.append(row)
-                point.append(row_of_point[seen.point3D_id])
-                pixel.append(seen.xy)
+def _points(model: Model, views: Sequence[View]) -> SparsePoints:
+    numbers = np.array(sorted(model.points), np.int64)
+    xyz = np.array([model.points[number] for number in numbers.tolist()], np.float64).reshape(-1, 3)
+    known = [np.isin(view.point, numbers) for view in views]
     return SparsePoints(
-        xyz, np.array(view, np.int64), np.array(point, np.int64), np.array(pixel, np.float64).reshape(-1, 2)
+        xyz,
+        np.repeat(np.arange(len(views)), [np.count_nonzero(mask) for mask in known]),
+        np.searchsorted(numbers, np.concatenate([v.point[m] for v, m in zip(views, known, strict=True)])),
+        np.concatenate([v.pixel[m] for v, m in zip(views, known, strict=True)]).reshape(-1, 2),
     )
 
 
