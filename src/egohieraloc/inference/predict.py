@@ -203,20 +203,17 @@ class Predictor:
         """Whether the state after some samples is known without decoding them."""
         return not self.config.ram.propagation
 
-    def start_after(self, query: SearchTemplate, seen: Sequence[PackedFeatures | None]) -> QamState:
-        """The state of runs that have each seen some samples, which are not decoded, or None yet."""
-        return QamState.joined([self._followed(query, packed) for packed in seen])
-
-    def _followed(self, query: SearchTemplate, packed: PackedFeatures | None) -> QamState:
-        state = self.start(query)
-        if packed is None:
-            return state
-        for start in range(0, len(packed), self.largest_batch):
-            some = packed[start : start + self.largest_batch]
-            with self._running():
-                cells = unpack_match(some.match, some.match_scale, self.device)
-                state = self.network.follow(query.template, cells, state)
-        return state
+    def follow(
+        self,
+        query: SearchTemplate,
+        match: NDArray[np.int8],
+        scale: NDArray[np.float16],
+        state: QamState,
+    ) -> QamState:
+        """The state of a run after some more samples, which are not decoded, from their descriptors."""
+        with self._running():
+            cells = unpack_match(match, scale, self.device)
+            return self.network.follow(query.template, cells, state)
 
     def decode(
         self, query: SearchTemplate, packed: PackedFeatures, state: QamState
