@@ -26,6 +26,12 @@ def avoid_broken_tiles() -> None:
         os.environ[LIMIT] = WITHOUT_TILES
 
 
+def without_tiles() -> bool:
+    """Whether oneDNN is kept from AMX. What is left multiplies 16-bit numbers no faster than 32-bit ones, and
+    converts them besides."""
+    return os.environ.get(LIMIT) == WITHOUT_TILES
+
+
 def _announces_tiles() -> bool:
     try:
         return platform.machine() == "x86_64" and "amx_tile" in CPUINFO.read_text().split()

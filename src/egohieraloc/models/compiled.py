@@ -14,7 +14,7 @@ import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -30,6 +30,7 @@ from egohieraloc.models.dpm import Dpm
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.ram import RamOutput
+from egohieraloc.processor import without_tiles
 from egohieraloc.threads import usable_cores
 
 if TYPE_CHECKING:
@@ -58,11 +59,16 @@ class PartGraph:
 class CompiledEncoder(nn.Module):
     """Backbone and neck. Windows of queries stay in torch: they are few, and all is compared with them."""
 
-    def __init__(self, compiled: Any, network: EgoHieraLocNet) -> None:
+    def __init__(self, graph: PartGraph, network: EgoHieraLocNet) -> None:
         super().__init__()
-        self._compiled = compiled
+        self._graph = graph
         self._size = network.config.input_size
         self.precise = nn.Sequential(network.backbone, network.neck)
+
+    @cached_property
+    def _compiled(self) -> Any:
+        """Made for the first frame: a question about a video that is stored needs none of it."""
+        return _compile(_model(self._graph))
 
     def forward(self, frames: Tensor) -> FrameFeatures:
         """Maps (shapes in `Neck.forward`) of frames or windows (B, 3, H, W) in [0, 1]."""
@@ -191,7 +197,7 @@ def read_parts(path: Path, network: EgoHieraLocNet) -> dict[str, PartGraph]:
 
 def compile_parts(network: EgoHieraLocNet, graphs: Mapping[str, PartGraph]) -> None:
     """Put the compiled parts in the place of the modules they were made of."""
-    network.add_module("backbone", CompiledEncoder(_compile(_model(graphs["encoder"])), network))
+    network.add_module("backbone", CompiledEncoder(graphs["encoder"], network))
     network.add_module("neck", nn.Identity())
     network.add_module("dpm", CompiledDpm(network.config.dpm))
     network.add_module("ram", CompiledDecoder(graphs["decoder"], network.config.ram))
@@ -223,7 +229,7 @@ def _top_k_graph(k: int) -> Any:
 def _compile(model: Any, *, exact: bool = False) -> Any:
     """`exact`: in full precision also where the processor is faster in less."""
     options = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": usable_cores()}
-    if exact:
+    if exact or without_tiles():
         options["INFERENCE_PRECISION_HINT"] = "f32"
     return _core().compile_model(model, "CPU", options)
 
