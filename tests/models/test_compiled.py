@@ -62,10 +62,21 @@ def test_the_encoder_is_compiled_for_the_first_frame(tiny: Weights, monkeypatch:
         assert len(made) == before + 1
 
 
-def test_without_tiles_all_is_in_full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "without_tiles", lambda: True)
-    kept = compiled._compile(compiled._top_k_graph(2)).get_property("INFERENCE_PRECISION_HINT")
-    assert "float32" in str(kept)
+@pytest.mark.parametrize("without", [False, True])
+def test_without_tiles_the_decoder_is_in_full_precision(
+    tiny: Weights, monkeypatch: pytest.MonkeyPatch, without: bool
+) -> None:
+    asked: list[bool] = []
+    real = compiled._compile
+
+    def compile_(model: object, *, exact: bool = False) -> object:
+        asked.append(exact)
+        return real(model, exact=exact)
+
+    monkeypatch.setattr(compiled, "without_tiles", lambda: without)
+    monkeypatch.setattr(compiled, "_compile", compile_)
+    Predictor(tiny, device="cpu")
+    assert asked == [True, without, without]  # the DPM always
 
 
 def test_stored_features_of_both_are_kept_apart(tiny: Weights) -> None:

@@ -41,7 +41,7 @@ FORMAT = 1
 ABOUT = "about.json"
 PARTS = ("encoder", "decoder")
 Engine = Literal["torch", "compiled", "openvino"]
-ENCODED_FRAMES = 4  # at a time: OpenVINO keeps the memory of its largest batch, and is no faster with more
+ENCODED_FRAMES = 2  # at a time: OpenVINO keeps the memory of its largest batch, and is no faster with more
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,9 @@ class CompiledDecoder(nn.Module):
 
     def __init__(self, graph: PartGraph, config: RamConfig) -> None:
         super().__init__()
-        self._compiled = _compile(_model(graph))
-        self._unoutlined = _compile(_without_masks(_model(graph)))
+        exact = without_tiles()
+        self._compiled = _compile(_model(graph), exact=exact)
+        self._unoutlined = _compile(_without_masks(_model(graph)), exact=exact)
         self.config = config
 
     def forward(
@@ -229,7 +230,7 @@ def _top_k_graph(k: int) -> Any:
 def _compile(model: Any, *, exact: bool = False) -> Any:
     """`exact`: in full precision also where the processor is faster in less."""
     options = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": usable_cores()}
-    if exact or without_tiles():
+    if exact:
         options["INFERENCE_PRECISION_HINT"] = "f32"
     return _core().compile_model(model, "CPU", options)
 
