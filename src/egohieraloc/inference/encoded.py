@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -28,6 +29,7 @@ from egohieraloc.inference.store import FeatureStore
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats, Frame, Ints, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.letterbox import Letterbox
+from egohieraloc.video.prefetch import prefetched
 from egohieraloc.video.reader import Video
 
 ReadFrames = Callable[[Sequence[int]], Iterable[Frame]]
@@ -138,11 +140,12 @@ class EncodedVideo:
             return
         if self.reading is None:
             raise VideoError(f"Features in {self.store.folder} are damaged or gone. Read the video again.")
-        for number, packed in self.reading.chunks(numbers):
-            self.store.write(number, packed)
-            if self.memory is not None and number % PHASES == 0 and not self.memory.has(number):
-                self.memory.add(number, codebook(packed.match))
-            yield number, packed
+        with closing(prefetched(self.reading.chunks(numbers), 1)) as chunks:  # encoded while others are kept
+            for number, packed in chunks:
+                self.store.write(number, packed)
+                if self.memory is not None and number % PHASES == 0 and not self.memory.has(number):
+                    self.memory.add(number, codebook(packed.match))
+                yield number, packed
 
     def _size(self, number: int) -> int:
         """Samples in a chunk. A chunk is whole, also where the query time lies within it."""

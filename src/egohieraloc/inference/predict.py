@@ -128,9 +128,11 @@ class Predictor:
 
     def encode(self, canvases: Sequence[Rgb]) -> PackedFeatures:
         """Features of letterboxed images (S, S, 3)."""
-        pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float() / 255
+        pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float()
         with self._running():
-            features = self.network.encode_frames(pixels.contiguous(memory_format=torch.channels_last))
+            features = self.network.encode_frames(
+                pixels.div_(255).contiguous(memory_format=torch.channels_last)
+            )
             return pack(features)
 
     def prepare(self, query: Query) -> PreparedQuery:

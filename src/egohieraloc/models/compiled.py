@@ -41,7 +41,10 @@ FORMAT = 1
 ABOUT = "about.json"
 PARTS = ("encoder", "decoder")
 Engine = Literal["torch", "compiled", "openvino"]
-ENCODED_FRAMES = 2  # at a time: OpenVINO keeps the memory of its largest batch, and is no faster with more
+ENCODED_FRAMES = (
+    2  # at a time: OpenVINO keeps the memory of its largest batch, and is no faster with more ...
+)
+DECODED_FRAMES = 4  # ... and prepares itself for each size of batch that it meets
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,7 @@ class CompiledEncoder(nn.Module):
     def forward(self, frames: Tensor) -> FrameFeatures:
         """Maps (shapes in `Neck.forward`) of frames or windows (B, 3, H, W) in [0, 1]."""
         if frames.shape[-1] == self._size:
-            parts = [FrameFeatures(*_run(self._compiled, [some])) for some in frames.split(ENCODED_FRAMES)]
-            return FrameFeatures.cat(parts) if len(parts) > 1 else parts[0]
+            return FrameFeatures(*_run(self._compiled, [frames], at_a_time=ENCODED_FRAMES))
         features: FrameFeatures = self.precise(frames)
         return features
 
@@ -101,7 +103,7 @@ class CompiledDpm(Dpm):
         tokens, weight = tokens[member], weight[member]
         if len(tokens) < self.config.top_k:
             return super().foreground_map(cells, tokens, weight)
-        (found,) = _run(self._compiled, [cells.flatten(2), tokens * weight[:, None]])
+        (found,) = _run(self._compiled, [cells.flatten(2)], [tokens * weight[:, None]])
         return found.view(len(cells), *cells.shape[2:])
 
 
@@ -135,19 +137,28 @@ class CompiledDecoder(nn.Module):
                 "and remembers no frame. Use --engine torch."
             )
         if not masks:
-            said = _run(self._unoutlined, [features.match, features.context, maps, tokens, sets])
+            frames = [features.match, features.context, maps]
+            said = _run(self._unoutlined, frames, [tokens, sets], at_a_time=DECODED_FRAMES)
             cell_logits, boxes, score_logit = said
             return RamOutput(
                 cell_logits.new_empty(0), cell_logits, cell_logits.new_empty(0), boxes, score_logit
             )
-        inputs = [features.match, features.context, features.fine8, features.fine4, maps, tokens, sets]
-        mask_logits, cell_logits, boxes, score_logit = _run(self._compiled, inputs)
+        frames = [features.match, features.context, features.fine8, features.fine4, maps]
+        said = _run(self._compiled, frames, [tokens, sets], at_a_time=DECODED_FRAMES)
+        mask_logits, cell_logits, boxes, score_logit = said
         return RamOutput(mask_logits, cell_logits, mask_logits.new_empty(0), boxes, score_logit)
 
 
-def _run(compiled: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
-    given = [value.float().contiguous().numpy() for value in inputs]
-    return [torch.from_numpy(value) for value in compiled(given, share_inputs=True).values()]
+def _run(
+    compiled: Any, frames: Sequence[Tensor], query: Sequence[Tensor] = (), *, at_a_time: int | None = None
+) -> list[Tensor]:
+    """What a graph makes of values of frames (B, ...), some or all at a time, and of those of a query."""
+    parts = []
+    for some in zip(*(value.split(at_a_time or len(value)) for value in frames), strict=True):
+        given = [value.float().contiguous().numpy() for value in (*some, *query)]
+        made = compiled(given, share_inputs=True).values()
+        parts.append([torch.from_numpy(value) for value in made])
+    return parts[0] if len(parts) == 1 else [torch.cat(column) for column in zip(*parts, strict=True)]
 
 
 def part_fingerprints(network: EgoHieraLocNet) -> dict[str, str]:
