@@ -19,6 +19,7 @@ import numpy as np
 from egohieraloc import Localizer, LocalizerConfig, Query, Video, demo
 from egohieraloc.inference.chunks import STRETCH
 from egohieraloc.inference.encoded import EncodedVideo, write_features
+from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.settings import override
 
@@ -27,11 +28,11 @@ def repeated(encoded: EncodedVideo, minutes: float, folder: Path) -> EncodedVide
     """The samples of a video over and over, as one long video at 5 samples a second."""
     whole = encoded.pick(range(len(encoded)))
     order = np.arange(round(minutes * 60 * 5)) % len(whole)
-    store = FeatureStore(folder)
+    store, memory = FeatureStore(folder), RegionMemory.of(folder, "long")
     for start in range(0, len(order), STRETCH):
-        write_features(whole[order[start : start + STRETCH]], store, start=start)
+        write_features(whole[order[start : start + STRETCH]], store, memory, start=start)
     video = replace(encoded.video, frame_index=np.arange(len(order)), time_s=np.arange(len(order)) / 5)
-    return replace(encoded, video=video, store=store, reading=None)
+    return replace(encoded, video=video, store=store, reading=None, memory=memory)
 
 
 def main() -> None:

@@ -34,6 +34,7 @@ def test_tiles_without_a_description_are_not_used(
     monkeypatch.setattr(processor, "_tile_tables", lambda: tables)
     processor.avoid_broken_tiles()
     assert (processor.LIMIT in os.environ) == limited
+    assert processor.without_tiles() == limited
 
 
 def test_a_wish_of_the_user_stays(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,11 @@ def avoid_broken_tiles() -> None:
         os.environ[LIMIT] = WITHOUT_TILES
 
 
+def without_tiles() -> bool:
+    """Whether oneDNN is kept from AMX. The decoder then takes longer in 16 bits than in 32."""
+    return os.environ.get(LIMIT) == WITHOUT_TILES
+
+
 def _announces_tiles() -> bool:
     try:
         return platform.machine() == "x86_64" and "amx_tile" in CPUINFO.read_text().split()

@@ -87,6 +87,10 @@ class Counts(list[int]):
     def after(self, samples: int) -> Counts:
         return Counts(count + samples for count in self)
 
+    @staticmethod
+    def joined(states: Sequence[Counts]) -> Counts:
+        return Counts(count for state in states for count in state)
+
 
 @dataclass
 class NumberReader:

@@ -67,19 +67,15 @@ def test_batches_come_in_few_sizes_and_carry_the_state_on(
     assert torch.equal(last.position, state.position)
 
 
+@pytest.mark.parametrize("count", [5, 18])
 def test_the_state_after_samples_is_known_without_decoding_them(
-    predictor: Predictor, packed: PackedFeatures
+    predictor: Predictor, packed: PackedFeatures, count: int
 ) -> None:
-    """Of runs that have seen 5, 18 and no samples."""
-    query = predictor.prepare(QUERY)
-    seen = [packed[np.arange(5) % 3], packed[np.arange(18) % 3], None]
-    state = predictor.start_after(query, seen)
-    for row, some in enumerate(seen):
-        alone = predictor.start(query)
-        if some is not None:
-            _, alone = predictor.decode(query, some, alone)
-        for field in fields(alone):
-            assert torch.equal(getattr(state.rows([row]), field.name), getattr(alone, field.name))
+    query, seen = predictor.prepare(QUERY), packed[np.arange(count) % 3]
+    state = predictor.follow(query, seen.match, seen.match_scale, predictor.start(query))
+    _, decoded = predictor.decode(query, seen, predictor.start(query))
+    for field in fields(decoded):
+        assert torch.equal(getattr(state, field.name), getattr(decoded, field.name))
 
 
 def test_runs_side_by_side_answer_as_each_alone(predictor: Predictor, packed: PackedFeatures) -> None:

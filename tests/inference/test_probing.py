@@ -37,6 +37,9 @@ class Video(EncodedVideo):
         assert samples
         return list(samples)
 
+    def pick_descriptors(self, samples: Sequence[int]) -> tuple[list[int], None]:  # type: ignore[override]
+        return list(samples), None
+
     def fill(self, numbers: object, *, progress: object = None) -> None:
         pass
 
@@ -52,17 +55,19 @@ class Oracle:
         self.known = known
         self.nearly = known * (1 - probe_error * np.random.default_rng(1).random(len(known)))
         self.probed: list[int] = []
+        self.followed: list[int] = []
         self.decoded: set[int] = set()
 
     def scores(self, query: object, samples: list[int]) -> NDArray[np.float64]:
         self.probed += samples
         return self.nearly[samples]
 
-    def start(self, query: object, *, runs: int) -> Counts:
+    def start(self, query: object, *, runs: int = 1) -> Counts:
         return Counts([0] * runs)
 
-    def start_after(self, query: object, seen: Sequence[list[int] | None]) -> Counts:
-        return Counts(len(samples or []) for samples in seen)
+    def follow(self, query: object, samples: list[int], scale: None, state: Counts) -> Counts:
+        self.followed += samples
+        return state.after(len(samples))
 
     def decode(self, query: object, samples: list[int], state: Counts) -> tuple[list[Decoded], Counts]:
         self.decoded |= set(samples)

@@ -50,6 +50,35 @@ def test_it_is_chosen_where_it_can_be(tiny: Weights) -> None:
     assert Predictor(replace(tiny, parts=None), device="cpu").engine == "torch"
 
 
+def test_the_encoder_is_compiled_for_the_first_frame(tiny: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question about a stored video does not wait for it."""
+    made: list[object] = []
+    real = compiled._compile
+    monkeypatch.setattr(compiled, "_compile", lambda model, **how: made.append(model) or real(model, **how))
+    predictor = Predictor(tiny, device="cpu")
+    before = len(made)
+    for _ in range(2):
+        predictor.encode(images(1, 224))
+        assert len(made) == before + 1
+
+
+@pytest.mark.parametrize("without", [False, True])
+def test_without_tiles_the_decoder_is_in_full_precision(
+    tiny: Weights, monkeypatch: pytest.MonkeyPatch, without: bool
+) -> None:
+    asked: list[bool] = []
+    real = compiled._compile
+
+    def compile_(model: object, *, exact: bool = False) -> object:
+        asked.append(exact)
+        return real(model, exact=exact)
+
+    monkeypatch.setattr(compiled, "without_tiles", lambda: without)
+    monkeypatch.setattr(compiled, "_compile", compile_)
+    Predictor(tiny, device="cpu")
+    assert asked == [True, without, without]  # the DPM always
+
+
 def test_stored_features_of_both_are_kept_apart(tiny: Weights) -> None:
     names = {Predictor(tiny, device="cpu", engine=e).features_fingerprint for e in ("torch", "openvino")}
     assert len(names) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -28,6 +29,7 @@ from egohieraloc.inference.store import FeatureStore
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats, Frame, Ints, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.letterbox import Letterbox
+from egohieraloc.video.prefetch import prefetched
 from egohieraloc.video.reader import Video
 
 ReadFrames = Callable[[Sequence[int]], Iterable[Frame]]
@@ -112,9 +114,15 @@ class EncodedVideo:
         """Some samples in any order."""
         numbers = chunks_with(samples)
         chunks = [self.chunk(number) for number in numbers]
-        starts = dict(zip(numbers, np.cumsum([0, *map(len, chunks)]).tolist(), strict=False))
-        order = np.array([starts[chunk_of(sample)] + place_of(sample) for sample in samples], np.intp)
-        return PackedFeatures.cat(chunks)[order]
+        return PackedFeatures.cat(chunks)[_places(samples, numbers, list(map(len, chunks)))]
+
+    def pick_descriptors(self, samples: Sequence[int]) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
+        """Of some samples in any order, descriptors and their scale."""
+        numbers = chunks_with(samples)
+        parts = [self._descriptors(number) for number in numbers]
+        places = _places(samples, numbers, [len(scale) for _, scale in parts])
+        match, scale = (np.concatenate([part[k] for part in parts])[places] for k in (0, 1))
+        return match, scale
 
     def frames(self, samples: Iterable[int]) -> dict[int, Frame]:
         """The frames of some samples as the video has them; damaged ones are left out."""
@@ -132,15 +140,22 @@ class EncodedVideo:
             return
         if self.reading is None:
             raise VideoError(f"Features in {self.store.folder} are damaged or gone. Read the video again.")
-        for number, packed in self.reading.chunks(numbers):
-            self.store.write(number, packed)
-            if self.memory is not None and number % PHASES == 0 and not self.memory.has(number):
-                self.memory.add(number, codebook(packed.match))
-            yield number, packed
+        with closing(prefetched(self.reading.chunks(numbers), 1)) as chunks:  # encoded while others are kept
+            for number, packed in chunks:
+                self.store.write(number, packed)
+                if self.memory is not None and number % PHASES == 0 and not self.memory.has(number):
+                    self.memory.add(number, codebook(packed.match))
+                yield number, packed
 
     def _size(self, number: int) -> int:
         """Samples in a chunk. A chunk is whole, also where the query time lies within it."""
         return len(samples_of(number, len(self.reading.sampled if self.reading else self.video)))
+
+
+def _places(samples: Sequence[int], numbers: Sequence[int], sizes: Sequence[int]) -> NDArray[np.intp]:
+    """Where samples are (N,) in chunks of these numbers and sizes, one after the other."""
+    starts = dict(zip(numbers, np.cumsum([0, *sizes]).tolist(), strict=False))
+    return np.array([starts[chunk_of(sample)] + place_of(sample) for sample in samples], np.intp)
 
 
 def store_features(packed: PackedFeatures, folder: Path, *, canvas: int, fps: float) -> EncodedVideo:

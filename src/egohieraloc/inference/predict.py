@@ -128,9 +128,11 @@ class Predictor:
 
     def encode(self, canvases: Sequence[Rgb]) -> PackedFeatures:
         """Features of letterboxed images (S, S, 3)."""
-        pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float() / 255
+        pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float()
         with self._running():
-            features = self.network.encode_frames(pixels.contiguous(memory_format=torch.channels_last))
+            features = self.network.encode_frames(
+                pixels.div_(255).contiguous(memory_format=torch.channels_last)
+            )
             return pack(features)
 
     def prepare(self, query: Query) -> PreparedQuery:
@@ -203,20 +205,17 @@ class Predictor:
         """Whether the state after some samples is known without decoding them."""
         return not self.config.ram.propagation
 
-    def start_after(self, query: SearchTemplate, seen: Sequence[PackedFeatures | None]) -> QamState:
-        """The state of runs that have each seen some samples, which are not decoded, or None yet."""
-        return QamState.joined([self._followed(query, packed) for packed in seen])
-
-    def _followed(self, query: SearchTemplate, packed: PackedFeatures | None) -> QamState:
-        state = self.start(query)
-        if packed is None:
-            return state
-        for start in range(0, len(packed), self.largest_batch):
-            some = packed[start : start + self.largest_batch]
-            with self._running():
-                cells = unpack_match(some.match, some.match_scale, self.device)
-                state = self.network.follow(query.template, cells, state)
-        return state
+    def follow(
+        self,
+        query: SearchTemplate,
+        match: NDArray[np.int8],
+        scale: NDArray[np.float16],
+        state: QamState,
+    ) -> QamState:
+        """The state of a run after some more samples, which are not decoded, from their descriptors."""
+        with self._running():
+            cells = unpack_match(match, scale, self.device)
+            return self.network.follow(query.template, cells, state)
 
     def decode(
         self, query: SearchTemplate, packed: PackedFeatures, state: QamState

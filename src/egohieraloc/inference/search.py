@@ -12,6 +12,7 @@ from scipy.ndimage import maximum_filter1d
 from egohieraloc.config import SearchConfig, TemporalConfig
 from egohieraloc.inference.chunks import chunks_with, samples_of, sparse_chunks
 from egohieraloc.inference.encoded import EncodedVideo, runs
+from egohieraloc.inference.following import FollowedRun
 from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
 from egohieraloc.inference.probing import Piece, Probed, joined_pieces, pieces_of
 from egohieraloc.inference.propagation import propagated
@@ -80,12 +81,14 @@ class QuerySearch:
         if not (self.config.probe and self.config.max_decoded and self.predictor.can_follow):
             return self._decode(stretches)
         pieces = pieces_of(stretches, coarse, self.config.probe)
+        start, batch = self.predictor.start(self.query), self.predictor.largest_batch
+        followed = [FollowedRun(stretch, [start], batch) for stretch in stretches]
         probed = Probed(pieces, self._probes(pieces), np.zeros(len(pieces), bool), self.config.stride)
         decoded: dict[int, Decoded] = {}
         while wanted := probed.next(self._choice(decoded), self.rule, whole=self.looks_again):
             joined = joined_pieces([pieces[number] for number in wanted])
-            before = {samples[0]: [s for s in stretches[run] if s < samples[0]] for run, samples in joined}
-            decoded |= self._decode([samples for _, samples in joined], before=before, known=len(decoded))
+            within = {samples[0]: followed[run] for run, samples in joined}
+            decoded |= self._decode([samples for _, samples in joined], within=within, known=len(decoded))
             probed.done[wanted] = True
         return decoded
 
@@ -120,23 +123,22 @@ class QuerySearch:
         self,
         stretches: list[list[int]],
         *,
-        before: Mapping[int, Sequence[int]] | None = None,
+        within: Mapping[int, FollowedRun] | None = None,
         known: int = 0,
     ) -> dict[int, Decoded]:
         """Decode stretches of samples. The state runs through each; those of similar length go side by side.
 
-        before: by first sample of a stretch, those through which its state runs first; known: so many samples
+        within: by first sample of a stretch, the run through which its state comes; known: so many samples
         were decoded before, for the progress.
         """
-        earlier = before or {}
+        ahead = [run.ahead(sample) for sample, run in (within or {}).items()]
         self.video.fill(
-            chunks_with(sample for some in (*stretches, *earlier.values()) for sample in some),
-            progress=self.progress,
+            chunks_with(sample for some in (*stretches, *ahead) for sample in some), progress=self.progress
         )
         decoded: dict[int, Decoded] = {}
         total = known + sum(map(len, stretches))
         for group in groups_of_similar_length(stretches, self.predictor.largest_batch):
-            state = self._state_before(group, earlier)
+            state = self._state_before([stretch[0] for stretch in group], within)
             size = max(BLOCK, self.predictor.largest_batch // len(group))
             for block in blocks_side_by_side(group, size):
                 answers, state = self.predictor.decode(self.query, self.video.pick(block), state)
@@ -145,11 +147,14 @@ class QuerySearch:
                 self.progress("decode", known + len(decoded), total)
         return decoded
 
-    def _state_before(self, group: Sequence[Sequence[int]], earlier: Mapping[int, Sequence[int]]) -> QamState:
-        if not any(earlier.get(stretch[0]) for stretch in group):
-            return self.predictor.start(self.query, runs=len(group))
-        seen = [earlier.get(stretch[0]) for stretch in group]
-        return self.predictor.start_after(self.query, [self.video.pick(s) if s else None for s in seen])
+    def _state_before(self, samples: Sequence[int], within: Mapping[int, FollowedRun] | None) -> QamState:
+        if within is None:
+            return self.predictor.start(self.query, runs=len(samples))
+        states = [within[sample].state_before(sample, self._follow) for sample in samples]
+        return states[0].joined(states)
+
+    def _follow(self, samples: Sequence[int], state: QamState) -> QamState:
+        return self.predictor.follow(self.query, *self.video.pick_descriptors(samples), state)
 
     def _propagate(self, stretches: Sequence[Sequence[int]]) -> dict[int, Decoded]:
         """Decode sample by sample: each mask is passed on to the next of its stretch."""

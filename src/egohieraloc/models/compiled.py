@@ -14,7 +14,7 @@ import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -30,6 +30,7 @@ from egohieraloc.models.dpm import Dpm
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.ram import RamOutput
+from egohieraloc.processor import without_tiles
 from egohieraloc.threads import usable_cores
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ ABOUT = "about.json"
 PARTS = ("encoder", "decoder")
 MAX_BYTES = 1_000_000_000  # of all parts, unpacked
 Engine = Literal["torch", "compiled", "openvino"]
-ENCODED_FRAMES = 4  # at a time: OpenVINO keeps the memory of its largest batch, and is no faster with more
+ENCODED_FRAMES = (
+    2  # at a time: OpenVINO keeps the memory of its largest batch, and is no faster with more ...
+)
+DECODED_FRAMES = 4  # ... and prepares itself for each size of batch that it meets
 
 
 @dataclass(frozen=True)
@@ -59,17 +63,21 @@ class PartGraph:
 class CompiledEncoder(nn.Module):
     """Backbone and neck. Windows of queries stay in torch: they are few, and all is compared with them."""
 
-    def __init__(self, compiled: Any, network: EgoHieraLocNet) -> None:
+    def __init__(self, graph: PartGraph, network: EgoHieraLocNet) -> None:
         super().__init__()
-        self._compiled = compiled
+        self._graph = graph
         self._size = network.config.input_size
         self.precise = nn.Sequential(network.backbone, network.neck)
+
+    @cached_property
+    def _compiled(self) -> Any:
+        """Made for the first frame: a question about a video that is stored needs none of it."""
+        return _compile(_model(self._graph))
 
     def forward(self, frames: Tensor) -> FrameFeatures:
         """Maps (shapes in `Neck.forward`) of frames or windows (B, 3, H, W) in [0, 1]."""
         if frames.shape[-1] == self._size:
-            parts = [FrameFeatures(*_run(self._compiled, [some])) for some in frames.split(ENCODED_FRAMES)]
-            return FrameFeatures.cat(parts) if len(parts) > 1 else parts[0]
+            return FrameFeatures(*_run(self._compiled, [frames], at_a_time=ENCODED_FRAMES))
         features: FrameFeatures = self.precise(frames)
         return features
 
@@ -96,7 +104,7 @@ class CompiledDpm(Dpm):
         tokens, weight = tokens[member], weight[member]
         if len(tokens) < self.config.top_k:
             return super().foreground_map(cells, tokens, weight)
-        (found,) = _run(self._compiled, [cells.flatten(2), tokens * weight[:, None]])
+        (found,) = _run(self._compiled, [cells.flatten(2)], [tokens * weight[:, None]])
         return found.view(len(cells), *cells.shape[2:])
 
 
@@ -105,8 +113,9 @@ class CompiledDecoder(nn.Module):
 
     def __init__(self, graph: PartGraph, config: RamConfig) -> None:
         super().__init__()
-        self._compiled = _compile(_model(graph))
-        self._unoutlined = _compile(_without_masks(_model(graph)))
+        exact = without_tiles()
+        self._compiled = _compile(_model(graph), exact=exact)
+        self._unoutlined = _compile(_without_masks(_model(graph)), exact=exact)
         self.config = config
 
     def forward(
@@ -129,19 +138,28 @@ class CompiledDecoder(nn.Module):
                 "and remembers no frame. Use --engine torch."
             )
         if not masks:
-            said = _run(self._unoutlined, [features.match, features.context, maps, tokens, sets])
+            frames = [features.match, features.context, maps]
+            said = _run(self._unoutlined, frames, [tokens, sets], at_a_time=DECODED_FRAMES)
             cell_logits, boxes, score_logit = said
             return RamOutput(
                 cell_logits.new_empty(0), cell_logits, cell_logits.new_empty(0), boxes, score_logit
             )
-        inputs = [features.match, features.context, features.fine8, features.fine4, maps, tokens, sets]
-        mask_logits, cell_logits, boxes, score_logit = _run(self._compiled, inputs)
+        frames = [features.match, features.context, features.fine8, features.fine4, maps]
+        said = _run(self._compiled, frames, [tokens, sets], at_a_time=DECODED_FRAMES)
+        mask_logits, cell_logits, boxes, score_logit = said
         return RamOutput(mask_logits, cell_logits, mask_logits.new_empty(0), boxes, score_logit)
 
 
-def _run(compiled: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
-    given = [value.float().contiguous().numpy() for value in inputs]
-    return [torch.from_numpy(value) for value in compiled(given, share_inputs=True).values()]
+def _run(
+    compiled: Any, frames: Sequence[Tensor], query: Sequence[Tensor] = (), *, at_a_time: int | None = None
+) -> list[Tensor]:
+    """What a graph makes of values of frames (B, ...), some or all at a time, and of those of a query."""
+    parts = []
+    for some in zip(*(value.split(at_a_time or len(value)) for value in frames), strict=True):
+        given = [value.float().contiguous().numpy() for value in (*some, *query)]
+        made = compiled(given, share_inputs=True).values()
+        parts.append([torch.from_numpy(value) for value in made])
+    return parts[0] if len(parts) == 1 else [torch.cat(column) for column in zip(*parts, strict=True)]
 
 
 def part_fingerprints(network: EgoHieraLocNet) -> dict[str, str]:
@@ -197,7 +215,7 @@ def read_parts(path: Path, network: EgoHieraLocNet) -> dict[str, PartGraph]:
 
 def compile_parts(network: EgoHieraLocNet, graphs: Mapping[str, PartGraph]) -> None:
     """Put the compiled parts in the place of the modules they were made of."""
-    network.add_module("backbone", CompiledEncoder(_compile(_model(graphs["encoder"])), network))
+    network.add_module("backbone", CompiledEncoder(graphs["encoder"], network))
     network.add_module("neck", nn.Identity())
     network.add_module("dpm", CompiledDpm(network.config.dpm))
     network.add_module("ram", CompiledDecoder(graphs["decoder"], network.config.ram))
