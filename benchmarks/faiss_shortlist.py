@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from egohieraloc import Localizer, Query, demo
 from egohieraloc.inference.chunks import PHASES, STRETCH
 from egohieraloc.inference.regions import CODEWORDS, RegionMemory, prototypes
-from memory_hours import FPS, changed, make_footage
+from memory_hours import FPS, changed, codewords, make_footage
 
 SHORTLIST, RETURNED, PROBED, CODE_BYTES = 64, 4096, 32, 24
 ADDED = 512  # stretches at a time; faiss is trained on the first ones
@@ -36,7 +36,7 @@ Vectors = NDArray[np.float32]
 
 def stretches(folder: Path, hours: float) -> Iterator[Codes]:
     """Codewords (CODEWORDS, D) of each stretch."""
-    books, random = np.load(folder / "codewords.npy"), np.random.default_rng(0)
+    books, random = codewords(folder), np.random.default_rng(0)
     for place in range(round(hours * 3600 * FPS / STRETCH)):
         yield changed(books[place % len(books)], random)
 

@@ -30,10 +30,10 @@ from ego_dev import PLACES, open_videos
 from egohieraloc import Localizer, Query, Video, demo
 from egohieraloc.config import NetworkConfig
 from egohieraloc.files import write_json
-from egohieraloc.inference.chunks import PHASES, STRETCH, sparse_chunks
+from egohieraloc.inference.chunks import PHASES, STRETCH
 from egohieraloc.inference.encoded import EncodedVideo, write_features
 from egohieraloc.inference.predict import Predictor
-from egohieraloc.inference.regions import Codes, RegionMemory, codebook
+from egohieraloc.inference.regions import CODEWORDS, Codes, RegionMemory, codebook
 from egohieraloc.inference.search import QuerySearch
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.training.composer.composed_videos import compose_halves
@@ -97,6 +97,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.folder or Path(scratch)
         make_footage(options, folder)
+        for hours in options.hours:
+            remembered(folder, hours)  # before the processes that are measured
         costs = [in_a_process(options, folder, hours) for hours in options.hours]
     print("| hours | shortlist s | look s | decode s | question s | memory MB | process MB | found |")
     print("|---|---|---|---|---|---|---|---|")
@@ -126,31 +128,35 @@ def make_footage(options: argparse.Namespace, folder: Path) -> None:
         return
     localizer = Localizer.from_pretrained(options.model, device=options.device, cache=folder / "cache")
     predictor, store = localizer.predictor, FeatureStore(folder / "footage")
+    memory = RegionMemory(store.folder)
     clip = localizer.encode(Video.open(demo.CLIP), dense=True)
     whole = len(clip) // STRETCH
-    write_features(clip.pick(range(whole * STRETCH)), store)
-    books = [codebook(clip.chunk(number).match) for number in sparse_chunks(whole * STRETCH)]
-    size = STRETCH // PHASES
+    write_features(clip.pick(range(whole * STRETCH)), store, memory)
+    number, size = whole * PHASES, STRETCH // PHASES
     canvases = other_canvases(options.data, predictor, round(options.minutes * 60 * FPS / PHASES))
     while len(batch := list(islice(canvases, size))) == size:
-        packed = predictor.encode(batch)
-        store.write(len(books) * PHASES, packed)
-        books.append(codebook(packed.match))
-    np.save(folder / "codewords.npy", np.stack(books))
+        if not memory.has(number):  # else an earlier run was cut short
+            if (packed := store.read(number)) is None:
+                packed = predictor.encode(batch)
+                store.write(number, packed)
+            memory.add(number, codebook(packed.match))
+        number += PHASES
     (folder / "clip.txt").write_text(f"{whole}\n")
 
 
+def codewords(folder: Path) -> Codes:
+    """(stretches, CODEWORDS, D) of the footage."""
+    width = NetworkConfig().neck.match
+    return np.memmap(folder / "footage" / "codewords.int8", np.int8, "r").reshape(-1, CODEWORDS, width)
+
+
 def other_canvases(data: Path | None, predictor: Predictor, count: int) -> Iterator[Rgb]:
-    """Real samples, then composed ones, then pans, `count` in all; nothing without data."""
+    """Real samples, then pans, then composed ones, `count` in all; nothing without data."""
     if data is None:
         return
-    packs = read_packs(data, split="heldout")
-    kinds = (
-        real(data, predictor),
-        composed(packs, predictor, round(COMPOSED_SHARE * count)),
-        pans(packs, count),
-    )
-    yield from islice(chain(*kinds), count)
+    packs, few = read_packs(data, split="heldout"), round(COMPOSED_SHARE * count)
+    yield from islice(chain(real(data, predictor), pans(packs, count)), count - few)
+    yield from composed(packs, predictor, few)
 
 
 def real(data: Path, predictor: Predictor) -> Iterator[Rgb]:
@@ -183,22 +189,34 @@ def pans(packs: Packs, count: int) -> Iterator[Rgb]:
             yield cv2.resize(window, (size, size), interpolation=cv2.INTER_CUBIC)
 
 
-def long_video(folder: Path, hours: float, like: EncodedVideo, scratch: Path) -> EncodedVideo:
-    """A video of that length."""
-    clip, books = int((folder / "clip.txt").read_text()), np.load(folder / "codewords.npy", mmap_mode="r")
-    random, count = np.random.default_rng(0), max(clip, round(hours * 3600 * FPS / STRETCH))
-    others = np.arange(clip, len(books)) if len(books) > clip else np.arange(clip)
-    rounds = -(-count // len(others))
-    order = np.concatenate([random.permutation(others) for _ in range(rounds)])[:count]
-    place = int(0.7 * (count - clip))
+def row_of(folder: Path, hours: float) -> tuple[Ints, int]:
+    """Which stretch of the footage each one of a video of that length is, and how many the demo clip has."""
+    clip, count = int((folder / "clip.txt").read_text()), len(codewords(folder))
+    random, length = np.random.default_rng(0), max(clip, round(hours * 3600 * FPS / STRETCH))
+    others = np.arange(clip, count) if count > clip else np.arange(clip)
+    order = np.concatenate([random.permutation(others) for _ in range(-(-length // len(others)))])[:length]
+    place = int(0.7 * (length - clip))
     order[place : place + clip] = np.arange(clip)
-    memory = RegionMemory(scratch / "memory")
-    for stretch, one in enumerate(order):
-        memory.add(stretch * PHASES, changed(books[one], random))
-    index = np.arange(count * STRETCH)
+    return order, clip
+
+
+def remembered(folder: Path, hours: float) -> RegionMemory:
+    """The memory of such a video; it is made unless it is there."""
+    memory, books = RegionMemory(folder / f"memory-{hours:g}"), codewords(folder)
+    memory.folder.mkdir(exist_ok=True)
+    for stretch, one in enumerate(row_of(folder, hours)[0]):
+        if not memory.has(stretch * PHASES):
+            memory.add(stretch * PHASES, changed(books[one], np.random.default_rng(stretch)))
+    return memory
+
+
+def long_video(folder: Path, hours: float, like: EncodedVideo) -> EncodedVideo:
+    """A video of that length."""
+    order, clip = row_of(folder, hours)
+    index = np.arange(len(order) * STRETCH)
     video = replace(like.video, frame_index=index, time_s=index / FPS, sample_fps=FPS)
     store = Repeated(folder / "footage", order, clip)
-    return replace(like, video=video, store=store, reading=None, memory=memory)
+    return replace(like, video=video, store=store, reading=None, memory=remembered(folder, hours))
 
 
 def changed(words: Codes, random: np.random.Generator) -> Codes:
@@ -211,16 +229,15 @@ def ask(options: argparse.Namespace, folder: Path, hours: float) -> Cost:
     localizer = Localizer.from_pretrained(options.model, device=options.device, cache=folder / "cache")
     truth = demo.load_truth()
     query = Query.from_image(demo.QUERY, box=truth.query_box)
-    with tempfile.TemporaryDirectory() as scratch:
-        like = localizer.encode(Video.open(demo.CLIP))
-        video = long_video(folder, hours, like, Path(scratch))
-        memory_bytes = sum(file.stat().st_size for file in (Path(scratch) / "memory").iterdir())
-        result = localizer.ask(query, video)
-        laps = [timed(localizer, query, video) for _ in range(ASKED)]
+    video = long_video(folder, hours, localizer.encode(Video.open(demo.CLIP)))
+    assert video.memory is not None
+    memory_bytes = sum(file.stat().st_size for file in video.memory.folder.iterdir())
+    result = localizer.ask(query, video)
+    laps = [timed(localizer, query, video) for _ in range(ASKED)]
     shortlist_s, look_s, decode_s, total_s = np.median([lap[:4] for lap in laps], axis=0).tolist()
-    track, store, clip = result.track, video.store, int((folder / "clip.txt").read_text())
-    assert isinstance(store, Repeated)
-    found = isinstance(track, ResponseTrack) and bool(store.order[track.start // STRETCH] < clip)
+    order, clip = row_of(folder, hours)
+    track = result.track
+    found = isinstance(track, ResponseTrack) and bool(order[track.start // STRETCH] < clip)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return Cost(hours, shortlist_s, look_s, decode_s, total_s, int(laps[0][4]), memory_bytes, peak, found)
 

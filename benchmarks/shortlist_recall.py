@@ -1,19 +1,23 @@
 """What the memory's shortlist loses: is the true appearance still looked at when only a few stretches are?
 
-    python benchmarks/shortlist_recall.py --data DIR [--questions 1000] [--seed 0] [--device cuda]
+    python benchmarks/shortlist_recall.py --data DIR [--questions 1000] [--seed 0] [--folder DIR]
 
 DIR holds photos/, sprites/ and ego_dev/. Each question of ego_dev is asked about all of its videos that show
 other places beside its own; each composed one about its own clip set among all clips that share neither an
 object nor a photo with it. Nothing is decoded: a question counts when the exhaustive look would decode a true
 sample, and it is kept when the look at the shortlist alone still would. Without ego_dev/, or with
-`--questions 0`, only the others are asked.
+`--questions 0`, only the others are asked. A thousand composed questions take a while: with `--folder` a run
+that was cut short goes on where it stopped.
 Settings are chosen with other seeds than 0, of which the figures in the docs are.
 """
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +25,17 @@ from numpy.typing import NDArray
 
 from ego_dev import PLACES, open_videos, read_queries
 from egohieraloc.config import SearchConfig
-from egohieraloc.files import write_json
+from egohieraloc.files import atomic_path, write_json
 from egohieraloc.inference.chunks import CHUNK
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.regions import codebook, prototypes
 from egohieraloc.inference.search import best_and_latest, between, promising
 from egohieraloc.models.weights import find_weights, load_weights
 from egohieraloc.query import Query
-from egohieraloc.training.composer.composed_videos import ComposedClip, compose_halves
+from egohieraloc.training.composer.clip_composer import ClipComposer
+from egohieraloc.training.composer.composed_videos import BATCH, VIDEO_CLIPS, ComposedClip, clip_of, halved
 from egohieraloc.training.composer.packs import read_packs
-from egohieraloc.types import Rgb
+from egohieraloc.types import Box, Rgb
 from egohieraloc.video.letterbox import Letterbox
 from options import answer_options
 
@@ -69,19 +74,31 @@ class Look:
         return bool((decoded[::2] & self.truth).any())
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """Of one question: whether a true sample would be decoded, looking everywhere and at each of `SIZES`."""
+
+    stretches: int
+    found: bool
+    kept: tuple[bool, ...]
+
+
 def main() -> None:
     parser = answer_options(__doc__)
     parser.add_argument("--questions", type=int, default=1000, help="composed ones")
     parser.add_argument("--seed", type=int, default=0, help="of the composed ones")
+    parser.add_argument("--folder", type=Path, help="keep composed clips and outcomes here")
     options = parser.parse_args()
     predictor = Predictor(load_weights(find_weights(options.model)), device=options.device)
-    looks = {}
+    outcomes = {}
     if (options.data / "ego_dev").exists():
-        looks["ego_dev"] = list(real(options.data / "ego_dev", predictor))
+        outcomes["ego_dev"] = [judged(look, predictor) for look in real(options.data / "ego_dev", predictor)]
     if options.questions:
-        looks["composed"] = list(composed(options.data, predictor, options.questions, options.seed))
-    margin = CONFIG.coarse_margin / predictor.coarse_gain
-    rows = {name: row(found, margin) for name, found in looks.items()}
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = options.folder or Path(scratch)
+            folder.mkdir(parents=True, exist_ok=True)
+            outcomes["composed"] = composed(options.data, predictor, options.questions, options.seed, folder)
+    rows = {name: row(found) for name, found in outcomes.items()}
     print("| questions | found by the exhaustive look | stretches |", *(f"{s} |" for s in SIZES))
     print("|---|---|---|" + "---|" * len(SIZES))
     for name, figures in rows.items():
@@ -91,32 +108,40 @@ def main() -> None:
         write_json(options.json, rows)
 
 
-def row(looks: Sequence[Look], margin: float) -> dict[str, float]:
-    found = [look for look in looks if look.keeps_truth(margin)]
+def judged(look: Look, predictor: Predictor) -> Outcome:
+    margin = CONFIG.coarse_margin / predictor.coarse_gain
+    kept = tuple(look.keeps_truth(margin, size) for size in SIZES)
+    return Outcome(len(look.similarity), look.keeps_truth(margin), kept)
+
+
+def row(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    found = [outcome for outcome in outcomes if outcome.found]
     return {
-        "questions": len(looks),
+        "questions": len(outcomes),
         "found": len(found),
-        "stretches": int(np.median([len(look.similarity) for look in looks])),
+        "stretches": int(np.median([outcome.stretches for outcome in outcomes])),
     } | {
-        f"kept at {size}": float(np.mean([look.keeps_truth(margin, size) for look in found]))
-        for size in SIZES
+        f"kept at {size}": float(np.mean([outcome.kept[k] for outcome in found]))
+        for k, size in enumerate(SIZES)
     }
 
 
 def footage(canvases: Iterable[Rgb], predictor: Predictor) -> Footage:
     """Encode the even samples of a video, a chunk at a time."""
-    rows, batch = [], []
-    for canvas in canvases:
-        batch.append(canvas)
-        if len(batch) == CHUNK:
-            rows.append(predictor.encode(batch))
-            batch = []
-    rows += [predictor.encode(batch)] if batch else []
-    return Footage(
-        np.concatenate([chunk.match for chunk in rows]),
-        np.concatenate([chunk.match_scale for chunk in rows]),
-        np.stack([codebook(chunk.match) for chunk in rows]),
+    frames, rows = iter(canvases), []
+    while batch := list(islice(frames, CHUNK)):
+        rows.append(predictor.encode(batch))
+    return footage_of(
+        np.concatenate([chunk.match for chunk in rows])[None],
+        np.concatenate([chunk.match_scale for chunk in rows])[None],
     )
+
+
+def footage_of(match: NDArray[np.int8], scale: NDArray[np.float16]) -> Footage:
+    """Of clips (clips, samples, ...) in a row."""
+    match, scale = match.reshape(-1, *match.shape[2:]), scale.reshape(-1)
+    words = [codebook(match[start : start + CHUNK]) for start in range(0, len(match), CHUNK)]
+    return Footage(match, scale, np.stack(words))
 
 
 def look(predictor: Predictor, query: Query, seen: Footage, truth: NDArray[np.bool_]) -> Look:
@@ -161,28 +186,88 @@ def real(folder: Path, predictor: Predictor) -> Iterator[Look]:
         yield joined(looks)
 
 
-def composed(data: Path, predictor: Predictor, count: int, seed: int) -> Iterator[Look]:
-    packs = read_packs(data, split="heldout")
-    halves = compose_halves(packs, predictor.device, clips=count, seed=seed)
-    seen = [footage((f for clip in half for f in clip.frames[::2]), predictor) for half in halves]
-    order = np.random.default_rng(seed)
+@dataclass(frozen=True, eq=False)
+class Clips:
+    """Some composed clips of T frames, of which every second is encoded; n of those in each."""
+
+    queries: NDArray[np.uint8]  # (clips, S, S, 3)
+    boxes: NDArray[np.float64]  # (clips, 4) of the objects in the queries
+    presence: NDArray[np.bool_]  # (clips, n)
+    match: NDArray[np.int8]  # (clips, n, D, h, w)
+    scale: NDArray[np.float16]  # (clips, n)
+
+    @classmethod
+    def of(cls, clips: Sequence[ComposedClip], predictor: Predictor) -> Clips:
+        packed = [predictor.encode(clip.frames[::2]) for clip in clips]
+        return cls(
+            np.stack([clip.query.image for clip in clips]),
+            np.array([clip.query.box.xyxy for clip in clips]),
+            np.stack([clip.presence[::2] for clip in clips]),
+            np.stack([features.match for features in packed]),
+            np.stack([features.match_scale for features in packed]),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Clips]) -> Clips:
+        return cls(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)))
+
+
+def composed(data: Path, predictor: Predictor, count: int, seed: int, folder: Path) -> list[Outcome]:
+    packs = halved(read_packs(data, split="heldout"))
+    composers = [
+        ClipComposer(half, VIDEO_CLIPS, predictor.device, 2 * seed + k) for k, half in enumerate(packs)
+    ]
+    sizes = [min(BATCH, count // 2 - start) for start in range(0, count // 2, BATCH)]
+    parts = [
+        [
+            kept_clips(composer, step, size, predictor, folder / f"clips-{seed}-{side}-{step}-{size}.npz")
+            for side, composer in enumerate(composers)
+        ]
+        for step, size in enumerate(sizes)
+    ]
+    halves = [Clips.joined(half) for half in zip(*parts, strict=True)]
+    seen = [footage_of(half.match, half.scale) for half in halves]
+    order, log = np.random.default_rng(seed), folder / f"outcomes-{seed}-{count}.jsonl"
+    known = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    outcomes = [Outcome(stretches, found, tuple(kept)) for stretches, found, kept in known]
+    asked = 0
     for side, half in enumerate(halves):
-        for clip in half:
-            if clip.presence[::2].any():
-                others = seen[1 - side]
-                yield inserted(clip, others, int(order.integers(len(others.words) - 1)), predictor)
+        for number in np.flatnonzero(half.presence.any(1)).tolist():
+            others = seen[1 - side]
+            place = int(order.integers(len(others.words) - 1))
+            asked += 1
+            if asked > len(outcomes):
+                outcomes.append(judged(inserted(half, number, others, place, predictor), predictor))
+                with log.open("a") as file:
+                    file.write(json.dumps(astuple(outcomes[-1])) + "\n")
+    return outcomes
 
 
-def inserted(clip: ComposedClip, others: Footage, place: int, predictor: Predictor) -> Look:
-    """A look at the clip at the beginning of one stretch, instead of what was there, and at all others."""
-    own, start = predictor.encode(clip.frames[::2]), place * CHUNK
-    rest = slice(start + len(own), start + CHUNK)
-    match = np.concatenate([own.match, others.match[rest]])
-    scale = np.concatenate([own.match_scale, others.scale[rest]])
-    changed = look(predictor, clip.query, Footage(match, scale, codebook(match)[None]), np.zeros(CHUNK, bool))
-    found = look(predictor, clip.query, others, np.zeros(len(others.match), bool))
-    found.coarse[start : start + CHUNK], found.similarity[place] = changed.coarse, changed.similarity[0]
-    found.truth[start : start + len(own)] = clip.presence[::2]
+def kept_clips(composer: ClipComposer, step: int, size: int, predictor: Predictor, path: Path) -> Clips:
+    """The clips of one step; they are composed unless an earlier run has done so."""
+    if not path.exists():
+        batch = composer.batch(step, size)
+        clips = Clips.of([clip_of(batch, number) for number in range(size)], predictor)
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **{f.name: getattr(clips, f.name) for f in fields(clips)})
+    with np.load(path) as stored:
+        return Clips(*(stored[f.name] for f in fields(Clips)))
+
+
+def inserted(half: Clips, number: int, others: Footage, place: int, predictor: Predictor) -> Look:
+    """A look at a clip at the beginning of one stretch, instead of what was there, and at all others."""
+    query = Query(half.queries[number], Box(*half.boxes[number].tolist()))
+    length, start = half.presence.shape[1], place * CHUNK
+    rest = slice(start + length, start + CHUNK)
+    changed = footage_of(
+        np.concatenate([half.match[number], others.match[rest]])[None],
+        np.concatenate([half.scale[number], others.scale[rest]])[None],
+    )
+    changed_look = look(predictor, query, changed, np.zeros(CHUNK, bool))
+    found = look(predictor, query, others, np.zeros(len(others.match), bool))
+    found.coarse[start : start + CHUNK] = changed_look.coarse
+    found.similarity[place] = changed_look.similarity[0]
+    found.truth[start : start + length] = half.presence[number]
     return found
 
 

@@ -24,6 +24,7 @@ from egohieraloc.types import Floats
 
 LOOK_CHUNKS = 4  # looked at in one go
 BLOCK = 8  # samples of a stretch read from the store in one go, at least
+ALIKE = 1.25  # times as long as the shortest, a stretch is still decoded side by side with it
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -175,10 +176,12 @@ def scores_of(decoded: Mapping[int, Decoded]) -> dict[int, float]:
 
 
 def groups_of_similar_length(stretches: list[list[int]], largest: int) -> list[list[list[int]]]:
-    """Stretches in groups of a power of two, at most `largest`, the shortest first."""
+    """Stretches in groups of a power of two, at most `largest`, the shortest first. The end of a shorter one
+    is decoded again until the longest of its group ends, so a much longer one begins another group."""
     ordered, groups = sorted(stretches, key=len), []
     while ordered:
-        count = min(largest, 1 << len(ordered).bit_length() - 1)
+        alike = sum(len(stretch) <= ALIKE * len(ordered[0]) for stretch in ordered)
+        count = min(largest, 1 << alike.bit_length() - 1)
         groups.append(ordered[:count])
         ordered = ordered[count:]
     return groups
