@@ -6,6 +6,7 @@ A clip has as many pixels as a real video has, four times those the network sees
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -81,6 +82,7 @@ class HardClip:
     presence: NDArray[np.bool_]  # (T,)
     boxes_xyxy: NDArray[np.float64]  # (T, 4)
     absent: bool
+    target: int  # the object that is asked for; near duplicates are one
     difficulty: Difficulty
 
     @property
@@ -91,6 +93,11 @@ class HardClip:
     def is_fair(self) -> bool:
         """Either absent or to be seen."""
         return self.absent or bool(self.presence.any())
+
+    @property
+    def side(self) -> int:
+        """Of its square frames, in pixels."""
+        return len(self.frame(0))
 
     def frame(self, number: int) -> Rgb:
         image = cv2.imdecode(np.frombuffer(self.frames[number], np.uint8), cv2.IMREAD_COLOR)
@@ -107,6 +114,7 @@ class HardClip:
                 presence=self.presence,
                 boxes_xyxy=self.boxes_xyxy,
                 absent=self.absent,
+                target=self.target,
                 difficulty=json.dumps(asdict(self.difficulty)),
             )
 
@@ -122,6 +130,7 @@ class HardClip:
                 stored["presence"],
                 stored["boxes_xyxy"],
                 bool(stored["absent"]),
+                int(stored["target"]),
                 Difficulty(**json.loads(str(stored["difficulty"]))),
             )
 
@@ -205,7 +214,7 @@ def _packs_and_config(
     """One half of the packs, and how clips are composed: sharp or blurred, with or without a rival."""
     side, number = kind
     look, rival = (BLURRED if number >= 2 else SHARP), number % 2 == 1
-    return halved(_packs(data, split))[side], update(HARD, look | {"rival_share": float(rival)})
+    return halved(packs_of(data, split))[side], update(HARD, look | {"rival_share": float(rival)})
 
 
 def _seed_of(seed: int, kind: tuple[int, int]) -> int:
@@ -213,7 +222,7 @@ def _seed_of(seed: int, kind: tuple[int, int]) -> int:
 
 
 @cache
-def _packs(data: Path, split: Split) -> Packs:
+def packs_of(data: Path, split: Split) -> Packs:
     return read_packs(data, split=split, limit=PACK_LIMIT if split == "val" else None)
 
 
@@ -225,29 +234,41 @@ def _compose(packs: Packs, config: ComposerConfig, device: str, paths: list[Path
         chosen = paths[step * BATCH : (step + 1) * BATCH]
         if all(path.exists() for path in chosen):
             continue
-        batch, objects = composer.batch(step, len(chosen)), composer.chosen_objects(step, len(chosen))
-        whole = bare.batch(step, len(chosen)).masks.sum((2, 3)) * config.unit**2
+        for clip, path in zip(composed(composer, packs, step, len(chosen), bare=bare), chosen, strict=True):
+            clip.save(path)
+
+
+def composed(
+    composer: ClipComposer, packs: Packs, step: int, size: int, *, bare: ClipComposer | None = None
+) -> Iterator[HardClip]:
+    """Clips of a step; how much of an object is covered is known where there is a `bare` composer."""
+    config = composer.config
+    batch, objects = composer.batch(step, size), composer.chosen_objects(step, size)
+    covered = np.full(batch.presence.shape, np.nan)
+    if bare is not None:
+        whole = bare.batch(step, size).masks.sum((2, 3)) * config.unit**2
         covered = 1 - (batch.masks.sum((2, 3)) / whole.clamp(min=1e-3)).clamp(max=1).double().cpu().numpy()
-        angles = view_angles(packs, objects)
-        for number, path in enumerate(chosen):
-            clip = clip_of(batch, number)
-            sides = clip.boxes_xyxy[:, 2:] - clip.boxes_xyxy[:, :2]
-            difficulty = Difficulty(
-                angle_deg=_mean(angles[number], clip.presence),
-                size_px=_mean(sides.max(1) / config.unit, clip.presence),
-                covered=_mean(covered[number], clip.presence),
-                blurred=config.motion_blur_share > 0,
-                rival=config.rival_share > 0,
-            )
-            HardClip(
-                clip.query.image,
-                np.array(clip.query.box.xyxy),
-                tuple(_jpeg(frame) for frame in clip.frames),
-                clip.presence,
-                clip.boxes_xyxy,
-                bool(objects.absent[number]),
-                difficulty,
-            ).save(path)
+    angles = view_angles(packs, objects)
+    for number in range(size):
+        clip = clip_of(batch, number)
+        sides = clip.boxes_xyxy[:, 2:] - clip.boxes_xyxy[:, :2]
+        difficulty = Difficulty(
+            angle_deg=_mean(angles[number], clip.presence),
+            size_px=_mean(sides.max(1) / config.unit, clip.presence),
+            covered=_mean(covered[number], clip.presence),
+            blurred=config.motion_blur_share > 0,
+            rival=config.rival_share > 0,
+        )
+        yield HardClip(
+            clip.query.image,
+            np.array(clip.query.box.xyxy),
+            tuple(_jpeg(frame) for frame in clip.frames),
+            clip.presence,
+            clip.boxes_xyxy,
+            bool(objects.absent[number]),
+            int(batch.source[number]),
+            difficulty,
+        )
 
 
 def view_angles(packs: Packs, objects: ChosenObjects) -> NDArray[np.float64]:

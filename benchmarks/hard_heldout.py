@@ -44,7 +44,7 @@ from egohieraloc.localize import Localizer
 from egohieraloc.types import Frame, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.letterbox import Letterbox
 from figures import Outcome, outcome, print_outcomes
-from hard_clips import FRAME_PX, Difficulty, HardClip, hard_clips
+from hard_clips import Difficulty, HardClip, hard_clips
 from options import answer_options
 from refusal import (
     answering_localizer,
@@ -96,11 +96,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="processes that compose and ask")
     parser.add_argument("--compare", action="append", default=[], metavar="NAME[=SETTINGS]")
     options = parser.parse_args()
-    asked = {OWN: list(options.settings)}
-    for word in options.compare:
-        name, _, settings = word.partition("=")
-        changes = settings.split(",") if settings else find_ablation(name).settings
-        asked[name] = [*options.settings, *changes]
+    asked = named_settings(options)
     outcomes: dict[str, list[Outcome]] = {name: [] for name in asked}
     difficulties: list[Difficulty] = []
     for number in range(options.rounds):
@@ -130,6 +126,16 @@ def main() -> None:
         print_differences(name, outcomes[name], outcomes[OWN], groups)
     if options.json:
         write_json(options.json, {name: to_json(table) for name, table in rows.items()})
+
+
+def named_settings(options: argparse.Namespace) -> dict[str, list[str]]:
+    """Settings to ask with, by name: those given, and those to compare."""
+    asked = {OWN: list(options.settings)}
+    for word in options.compare:
+        name, _, settings = word.partition("=")
+        changes = settings.split(",") if settings else find_ablation(name).settings
+        asked[name] = [*options.settings, *changes]
+    return asked
 
 
 def clips(options: argparse.Namespace, seed: int) -> list[list[HardClip]]:
@@ -213,21 +219,21 @@ def questions(
 
 
 def encoded(clip: HardClip, predictor: Predictor) -> PackedFeatures:
-    letterbox = Letterbox(FRAME_PX, FRAME_PX, predictor.config.input_size)
+    letterbox = Letterbox(clip.side, clip.side, predictor.config.input_size)
     return predictor.encode([letterbox.apply(clip.frame(k)) for k in range(len(clip.frames))])
 
 
 def joined(parts: Sequence[PackedFeatures], clips: Sequence[HardClip], canvas: int) -> EncodedVideo:
     """Clips in a row as one video."""
-    store, length = ClipFeatures(parts), len(clips[0].frames)
+    store, length, side = ClipFeatures(parts), len(clips[0].frames), clips[0].side
     index = np.arange(len(store))
-    info = VideoInfo(FRAME_PX, FRAME_PX, Fraction(FPS), len(store))
+    info = VideoInfo(side, side, Fraction(FPS), len(store))
     sampled = SampledVideo(VideoSource(str(store.folder)), info, FPS, index, index / FPS)
 
     def frames(numbers: Iterable[int]) -> Iterator[Frame]:
         return (Frame(k, k / FPS, clips[k // length].frame(k % length)) for k in numbers)
 
-    return EncodedVideo(sampled, Letterbox(FRAME_PX, FRAME_PX, canvas), store, pixels=frames)
+    return EncodedVideo(sampled, Letterbox(side, side, canvas), store, pixels=frames)
 
 
 def last_stretch(track: Track) -> Track:

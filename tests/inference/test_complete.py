@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 from stored import Counts, decoded, sampled, search_over
 
 from egohieraloc.config import SearchConfig, TemporalConfig
@@ -25,22 +24,13 @@ CONFIG = TemporalConfig()
 
 
 class Video(EncodedVideo):
-    """Samples are their own features; a new shot begins at each cut."""
+    """Samples are their own features."""
 
-    def __init__(self, count: int, cuts: Sequence[int] = ()) -> None:
+    def __init__(self, count: int) -> None:
         super().__init__(sampled(count), Letterbox(64, 48, 32), FeatureStore(Path("unused")))
-        object.__setattr__(self, "shots", np.searchsorted(cuts, np.arange(count), side="right"))
 
-    def pick(self, samples: Sequence[int]) -> Picked:
-        return Picked(samples, self.shots)  # type: ignore[attr-defined]
-
-
-class Picked(list[int]):
-    """Samples whose descriptors say which shot they belong to."""
-
-    def __init__(self, samples: Sequence[int], shots: NDArray[np.int64]) -> None:
-        super().__init__(samples)
-        self.match = np.eye(8, dtype=np.int8)[shots[list(samples)]][:, :, None, None] * 100
+    def pick(self, samples: Sequence[int]) -> list[int]:  # type: ignore[override]
+        return list(samples)
 
 
 class Seer:
@@ -53,11 +43,15 @@ class Seer:
         scores: Sequence[float],
         calibration: Calibration | None = None,
         lefts: Sequence[int] = range(1000),
+        cuts: Sequence[int] = (),
     ) -> None:
-        self.scores, self.calibration, self.lefts = scores, calibration, lefts
+        self.scores, self.calibration, self.lefts, self.cuts = scores, calibration, lefts, cuts
         self.remembered: list[tuple[list[int], Decoded]] = []
         self.asked: list[int] = []
         self.seen: set[int] = set()
+
+    def shot(self, sample: int) -> int:
+        return bisect_right(self.cuts, sample)
 
     def template_from_sample(self, packed: list[int], shown: Decoded) -> str:
         self.remembered.append((packed, shown))
@@ -71,7 +65,7 @@ class Seer:
         assert times <= BLOCK
         self.asked += packed
         self.seen.update(packed)
-        seen = [decoded(self.scores[sample], left=self.lefts[sample]) for sample in packed]
+        seen = [decoded(self.scores[s], left=self.lefts[s], shot=self.shot(s)) for s in packed]
         return seen, state.after(times)
 
 
@@ -82,9 +76,9 @@ def run(
     stride: int = 1,
     cuts: Sequence[int] = (),
 ):
-    seer = Seer(scores)
-    known = {sample: decoded(score) for sample, score in own.items()}
-    search = search_over(Video(len(scores), cuts), seer, config=SearchConfig(stride=stride))
+    seer = Seer(scores, cuts=cuts)
+    known = {sample: decoded(score, shot=seer.shot(sample)) for sample, score in own.items()}
+    search = search_over(Video(len(scores)), seer, config=SearchConfig(stride=stride))
     return seer, *complete(search, known, found)
 
 
@@ -110,6 +104,18 @@ def test_a_cut_ends_an_appearance() -> None:
     assert whole == (33, 43)
     assert sorted(joined) == [*range(33, 44), 45]
     assert joined[45].score == 0.7  # the query's own
+
+
+def test_of_an_object_shown_in_several_shots_the_last_is_the_answer() -> None:
+    """Also where an earlier shot, right before it, shows the object best."""
+    scores = [0.0] * 10 + [0.99] * 5 + [0.97] * 5 + [0.3] * 5 + [0.0] * 10
+    seer = Seer(scores, Calibration(), cuts=(10, 15, 20, 25))
+    search = search_over(Video(len(scores)), seer)
+    known = {sample: decoded(scores[sample], shot=seer.shot(sample)) for sample in range(5, 30)}
+    found = completed(search, answer(search, known))
+    assert isinstance(found.track, ResponseTrack)
+    assert (found.track.start, found.track.end) == (15, 19)
+    assert (found.alternatives[0].start, found.alternatives[0].end) == (10, 14)
 
 
 def test_nothing_is_lost() -> None:

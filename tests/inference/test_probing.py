@@ -130,6 +130,14 @@ def test_an_object_that_is_everywhere_costs_no_more() -> None:
     assert len(oracle.decoded) <= 2 * DECODED_AT_MOST
 
 
+def test_a_surer_probe_is_decoded_before_the_answer_is_settled() -> None:
+    """Also before what was found: the last appearance must come near the best one."""
+    found = choice(dict.fromkeys(range(42, 46), 0.8))
+    for probe, wanted in ((0.81, [1]), (0.8, [])):
+        one_run = probed([range(48)], [0.3, probe, 0.0, 0.0, 0.0, 0.8], [5])
+        assert one_run.next(found, replace(RULE, max_alternatives=0)) == [*wanted, 4]
+
+
 def test_without_a_limit_nothing_is_probed() -> None:
     """As the paper asks."""
     known, coarse = long_video(0)

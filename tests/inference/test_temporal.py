@@ -172,3 +172,16 @@ def test_bad_input() -> None:
 def test_bad_settings(word: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         override(EXTEND, [word])
+
+
+def test_a_cut_ends_an_appearance_and_the_last_shot_with_a_peak_is_the_answer() -> None:
+    scores = np.array(hill((0.0, 4), (1.0, 5), (0.95, 5), (0.5, 5), (0.0, 4)))
+    times = np.arange(len(scores)) / 5
+    assert choose_interval(scores, times, EXTEND).chosen == (4, 18)
+    parted = choose_interval(scores, times, EXTEND, cuts=[14, 9])
+    assert parted.chosen == (9, 13)
+    assert parted.alternatives == ((4, 8), (14, 18))
+    assert choose_interval(scores, times, PAPER, cuts=[9]).chosen == (4, 13)  # the paper knows no cuts
+    inside_a_gap = np.array(hill((1.0, 4), (0.0, 2), (1.0, 4)))
+    parted = choose_interval(inside_a_gap, np.arange(10) / 5, EXTEND, cuts=[5])
+    assert (parted.chosen, parted.alternatives) == ((6, 9), ((0, 3),))

@@ -12,7 +12,7 @@ from egohieraloc.clock import clock
 from egohieraloc.inference.predict import Decoded
 from egohieraloc.inference.search import QuerySearch, scores_of
 from egohieraloc.inference.second_look import logit, look_again
-from egohieraloc.inference.temporal import TIE, Interval, TemporalChoice, choose_interval, score_curve
+from egohieraloc.inference.temporal import TIE, Interval, TemporalChoice, score_curve
 from egohieraloc.models.weights import Calibration
 from egohieraloc.types import (
     Box,
@@ -40,12 +40,11 @@ class Answer:
 
 
 def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
-    """Apply the temporal rule to the decoded samples; samples that were not decoded score 0."""
-    raw = score_curve(scores_of(decoded), len(search.video), search.config.stride)
-    choice = choose_interval(raw, search.video.time_s, search.rule)
+    """Apply the temporal rule to the decoded samples."""
+    choice = search.choice(decoded)
     if choice.chosen is None:
         reason = "The video has no sample before the query time."
-        if len(raw):
+        if len(search.video):
             reason = "Nothing in the video looks like the query."
         return Answer(NotFound(reason), choice.curve, (), decoded)
     judged = judge(search, decoded, choice)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from egohieraloc.config import TemporalConfig
 from egohieraloc.inference.answer import Answer, predictions_of
-from egohieraloc.inference.cuts import first_cut, mean_descriptors
+from egohieraloc.inference.cuts import is_cut
 from egohieraloc.inference.predict import Decoded, SearchTemplate
 from egohieraloc.inference.search import QuerySearch, blocks_side_by_side
 from egohieraloc.inference.steady import steady
@@ -78,9 +78,7 @@ def complete(
     forth = _Walk(range(best, end + 1, stride), found[1], search.temporal)
     for walk in (back, forth):  # what the query itself is sure of need not be decoded again
         sure = list(takewhile(lambda s: s in decoded and decoded[s].score >= config.complete, walk.samples))
-        if sure:
-            means = mean_descriptors(search.video.pick(sure).match)
-            walk.see(sure, means, [decoded[sample] for sample in sure])
+        walk.see(sure, [decoded[sample] for sample in sure])
     _walk_side_by_side(search, template, [back, forth])
     joined = dict(decoded)
     for sample, other in (back.seen | forth.seen).items():
@@ -99,28 +97,25 @@ class _Walk:
         self.seen: dict[int, Decoded] = {}
         self.farthest = edge  # that shows the object
         self._missed, self._cut = 0, False
-        self._shot: list[NDArray[np.float32]] = []  # the mean descriptor of the sample seen last
+        self._scene: NDArray[np.float32] | None = None  # of the sample seen last
 
     @property
     def ended(self) -> bool:
         """At the last sample or a cut, or where the object is no longer recognised."""
         return self._cut or self._missed > self._config.bridge or len(self.seen) == len(self.samples)
 
-    def see(self, block: Sequence[int], means: NDArray[np.float32], answers: Sequence[Decoded]) -> None:
-        """The next samples with their mean descriptors (n, D), and what is said of them."""
-        shot = [*self._shot, *means]
-        cut = first_cut(np.stack(shot))
-        whole = len(block) if cut is None else cut - len(self._shot)
-        if cut is not None:
-            last = self.samples[len(self.seen) + whole - 1]
-            self.farthest = min(last, self.farthest, key=self._away)
-        for sample, answer in zip(block[:whole], answers[:whole], strict=True):
-            if not self.ended:
-                self._see(sample, answer)
-        self._shot, self._cut = shot[-1:], cut is not None
+    def see(self, block: Sequence[int], answers: Sequence[Decoded]) -> None:
+        """The next samples, and what is said of them."""
+        for sample, answer in zip(block, answers, strict=True):
+            if is_cut(self._scene, answer.scene):
+                self._cut = True
+                self.farthest = min(self.samples[len(self.seen) - 1], self.farthest, key=self._away)
+            if self.ended:
+                return
+            self._see(sample, answer)
 
     def _see(self, sample: int, answer: Decoded) -> None:
-        self.seen[sample] = answer
+        self.seen[sample], self._scene = answer, answer.scene
         if answer.score >= self._config.complete:
             self.farthest, self._missed = max(sample, self.farthest, key=self._away), 0
         elif self._away(sample) > self._away(self._edge):
@@ -140,10 +135,8 @@ def _walk_side_by_side(search: QuerySearch, template: SearchTemplate, walks: Seq
         ahead = [walk.samples[len(walk.seen) :] for walk in on_foot]
         size = min(BLOCK, max(map(len, ahead)))
         block = next(blocks_side_by_side(ahead, size))
-        packed = search.video.pick(block)
-        answers, state = predictor.decode(template, packed, state)
-        means = mean_descriptors(packed.match)
+        answers, state = predictor.decode(template, search.video.pick(block), state)
         for number, walk in enumerate(on_foot):
             rows = slice(number * size, (number + 1) * size)
-            walk.see(block[rows], means[rows], answers[rows])
+            walk.see(block[rows], answers[rows])
         search.progress("follow", sum(len(walk.seen) for walk in walks), total)

@@ -22,7 +22,6 @@ def mean_descriptors(match: NDArray[np.int8]) -> NDArray[np.float32]:
     return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True).clip(1e-6), np.float32)
 
 
-def first_cut(means: NDArray[np.float32]) -> int | None:
-    """The first of neighbouring samples (N, D) that belongs to another shot than the one before it."""
-    cuts = np.flatnonzero((means[1:] * means[:-1]).sum(1) < SAME_SHOT)
-    return int(cuts[0]) + 1 if len(cuts) else None
+def is_cut(before: NDArray[np.float32] | None, after: NDArray[np.float32] | None) -> bool:
+    """Whether two neighbouring samples with these mean descriptors (D,) belong to different shots."""
+    return before is not None and after is not None and float(before @ after) < SAME_SHOT

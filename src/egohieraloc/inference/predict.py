@@ -14,6 +14,7 @@ from torch import Tensor
 
 from egohieraloc.errors import ConfigError
 from egohieraloc.inference.chunks import CHUNK
+from egohieraloc.inference.cuts import mean_descriptors
 from egohieraloc.inference.mask_box import box_from_mask
 from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
 from egohieraloc.inference.query_window import cut_window
@@ -72,6 +73,7 @@ class Decoded:
     box: Box  # in canvas pixels
     mask: Bytes  # (4h, 4w) probability * 255 on the canvas grid of stride 4
     maps: CanvasMaps
+    scene: NDArray[np.float32] | None = None  # (D,) the sample's mean descriptor, where it is known
 
 
 def choose_device(name: str | None = None) -> torch.device:
@@ -231,8 +233,11 @@ class Predictor:
             # Batches are powers of two: kernels keep memory for each size of batch they ever met.
             size = _power_of_two(min(self.largest_batch // len(state), numbers.shape[1] - done))
             rows = numbers[:, done : done + size].ravel()
-            output, state = self.match(query, packed[rows], state)
-            decoded |= zip(rows.tolist(), self._read(output), strict=True)
+            some = packed[rows]
+            output, state = self.match(query, some, state)
+            scenes = mean_descriptors(some.match)
+            seen = (replace(d, scene=s) for d, s in zip(self._read(output), scenes, strict=True))
+            decoded |= zip(rows.tolist(), seen, strict=True)
             done += size
         return [decoded[row] for row in range(len(packed))], state
 

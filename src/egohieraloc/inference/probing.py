@@ -1,8 +1,8 @@
 """Which promising samples to decode: a few of them alone first, then the pieces that may decide.
 
 A probe is the score of the most similar one of some neighbouring samples, without state or mask. Decoded are
-the pieces of the best probes, those later ones that may still hold the last appearance, and the neighbours of
-what was found, as far as it reaches.
+the pieces of the best probes, until nothing undecoded promises more than was found, those later ones that may
+still hold the last appearance, and the neighbours of what was found, as far as it reaches.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Probed:
         """
         highest = max(float(self.probes.max(initial=0.0)), float(choice.curve.smooth.max(initial=0.0)))
         found = () if choice.chosen is None else (choice.chosen, *choice.alternatives)
-        wanted = {*self._latest(choice, HOPE * highest)}
+        wanted = {*self._latest(choice, HOPE * highest), *self._higher(choice)}
         wanted |= {*self._best(1 + config.max_alternatives - len(found), config.extend_share * highest)}
         for start, end in found if whole else found[:1]:
             wanted |= {*self._beside(start, end, config.bridge + self.stride)}
@@ -89,6 +89,13 @@ class Probed:
         end = -1 if choice.chosen is None else choice.chosen[1]
         hopeful = np.flatnonzero(~self.done & (self.probes >= least))
         return [number for number in hopeful.tolist() if self.pieces[number].samples[0] > end][-LATEST:]
+
+    def _higher(self, choice: TemporalChoice) -> list[int]:
+        """The surest one, where it may show the object better than all that was decoded: the last appearance
+        is measured by the best."""
+        left = np.where(self.done, 0.0, self.probes)
+        surest = int(left.argmax()) if len(left) else 0
+        return [surest] if left.max(initial=0.0) > choice.curve.smooth.max(initial=0.0) else []
 
     def _best(self, count: int, least: float) -> list[int]:
         """Of rises of the probes of which nothing was decoded, one piece each."""

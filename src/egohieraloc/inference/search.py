@@ -11,6 +11,7 @@ from scipy.ndimage import maximum_filter1d
 
 from egohieraloc.config import SearchConfig, TemporalConfig
 from egohieraloc.inference.chunks import chunks_with, samples_of, sparse_chunks
+from egohieraloc.inference.cuts import is_cut
 from egohieraloc.inference.encoded import EncodedVideo, runs
 from egohieraloc.inference.following import FollowedRun
 from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
@@ -86,7 +87,7 @@ class QuerySearch:
         followed = [FollowedRun(stretch, [start], batch) for stretch in stretches]
         probed = Probed(pieces, self._probes(pieces), np.zeros(len(pieces), bool), self.config.stride)
         decoded: dict[int, Decoded] = {}
-        while wanted := probed.next(self._choice(decoded), self.rule, whole=self.looks_again):
+        while wanted := probed.next(self.choice(decoded), self.rule, whole=self.looks_again):
             joined = joined_pieces([pieces[number] for number in wanted])
             within = {samples[0]: followed[run] for run, samples in joined}
             decoded |= self._decode([samples for _, samples in joined], within=within, known=len(decoded))
@@ -104,9 +105,13 @@ class QuerySearch:
             )
         return np.array([0.0 if piece.probed is None else scores[piece.probed] for piece in pieces])
 
-    def _choice(self, decoded: Mapping[int, Decoded]) -> TemporalChoice:
-        raw = score_curve(scores_of(decoded), len(self.video), self.config.stride)
-        return choose_interval(raw, self.video.time_s, self.rule)
+    def choice(self, decoded: Mapping[int, Decoded]) -> TemporalChoice:
+        """The temporal rule applied to decoded samples; those that were not decoded score 0."""
+        stride = self.config.stride
+        raw = score_curve(scores_of(decoded), len(self.video), stride)
+        pairs = ((sample, decoded.get(sample - stride), decoded[sample]) for sample in decoded)
+        cuts = [sample for sample, before, here in pairs if before and is_cut(before.scene, here.scene)]
+        return choose_interval(raw, self.video.time_s, self.rule, cuts=cuts)
 
     @property
     def looks_again(self) -> bool:

@@ -3,12 +3,13 @@
 Both rules are one threshold with two levels. An interval is a stretch of the smoothed curve above the lower
 level, with small gaps bridged; it counts as an appearance when it also reaches the higher level; the answer
 is the last one that does. `paper` uses 0.8 of the maximum for both. `extend` (our default) asks for a peak
-near the maximum and then follows the curve far down: 0.8 cuts an appearance to its best part.
+near the maximum and then follows the curve far down, as far as the shot goes: 0.8 cuts an appearance to its
+best part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -31,8 +32,10 @@ class TemporalChoice:
     alternatives: tuple[Interval, ...] = ()
 
 
-def choose_interval(scores: Floats, time_s: Floats, config: TemporalConfig) -> TemporalChoice:
-    """Find the last appearance in scores (N,) of samples at time_s (N,)."""
+def choose_interval(
+    scores: Floats, time_s: Floats, config: TemporalConfig, *, cuts: Iterable[int] = ()
+) -> TemporalChoice:
+    """Find the last appearance in scores (N,) of samples at time_s (N,). A cut ends an appearance."""
     scores, time_s = np.asarray(scores, np.float64), np.asarray(time_s, np.float64)
     if scores.ndim != 1 or scores.shape != time_s.shape:
         raise ValueError(f"Wanted one score and one time per sample, got {scores.shape} and {time_s.shape}")
@@ -44,8 +47,8 @@ def choose_interval(scores: Floats, time_s: Floats, config: TemporalConfig) -> T
         return TemporalChoice(ScoreCurve(time_s, scores, smooth, 0.0), None)
     low, high = config.extend_share, config.peak_share
     if config.rule == "paper":
-        low = high = config.paper_share
-    intervals = _intervals(smooth >= low * highest * TIE, config.bridge)
+        low, high, cuts = config.paper_share, config.paper_share, ()
+    intervals = _intervals(smooth >= low * highest * TIE, config.bridge, cuts)
     peaks = {interval: float(smooth[interval[0] : interval[1] + 1].max()) for interval in intervals}
     chosen = [interval for interval in intervals if peaks[interval] >= high * highest * TIE][-1]
     others = sorted((i for i in intervals if i != chosen), key=lambda i: (peaks[i], i), reverse=True)
@@ -74,9 +77,10 @@ def median_filtered(scores: Floats, window: int) -> Floats:
     return np.median(np.lib.stride_tricks.sliding_window_view(padded, window), axis=-1)
 
 
-def _intervals(above: NDArray[np.bool_], bridge: int) -> list[Interval]:
-    """Stretches of true samples, joined over gaps of up to `bridge`."""
+def _intervals(above: NDArray[np.bool_], bridge: int, cuts: Iterable[int]) -> list[Interval]:
+    """Stretches of true samples, joined over gaps of up to `bridge` but not over cuts."""
     samples = np.flatnonzero(above)
-    breaks = np.flatnonzero(np.diff(samples) > bridge + 1)
+    shots = np.searchsorted(sorted(cuts), samples, side="right")
+    breaks = np.flatnonzero((np.diff(samples) > bridge + 1) | (np.diff(shots) > 0))
     starts, ends = samples[np.r_[0, breaks + 1]], samples[np.r_[breaks, -1]]
     return list(zip(starts.tolist(), ends.tolist(), strict=True))

@@ -24,8 +24,7 @@ from egohieraloc.files import scratch_folder
 from egohieraloc.inference.answer import Candidate, answer, judge
 from egohieraloc.inference.complete import completed
 from egohieraloc.inference.predict import Decoded
-from egohieraloc.inference.search import QuerySearch, scores_of
-from egohieraloc.inference.temporal import choose_interval, score_curve
+from egohieraloc.inference.search import QuerySearch
 from egohieraloc.localize import Localizer
 from egohieraloc.models.weights import BothLooks, Calibration, load_weights
 from egohieraloc.settings import update
@@ -134,8 +133,7 @@ def collect_evidence(
     present = len(query.truth) > 0
     first = Evidence(found.score, present, overlap(query.truth, given)[1] >= CORRECT_TUBE_IOU)
     again = replace(search, config=config.search)
-    raw = score_curve(scores_of(decoded), len(query.video), 1)
-    choice = choose_interval(raw, query.video.time_s, config.temporal)
+    choice = search.choice(decoded)
     if choice.chosen is None:
         return first, []
     return first, [
