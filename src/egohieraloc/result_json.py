@@ -16,7 +16,7 @@ from egohieraloc.geometry.reconstruction import (
     cameras_from_json,
     cameras_to_json,
 )
-from egohieraloc.images import decode_grey, write_image
+from egohieraloc.images import MAX_PIXELS, decode_grey, write_image
 from egohieraloc.query import Query
 from egohieraloc.result_schema import (
     CamerasPart,
@@ -98,10 +98,9 @@ def mask_part(mask: Mask, box: Box) -> MaskPart:
 
 
 def mask_from(part: MaskPart) -> Mask:
-    ones = np.arange(len(part.counts)) % 2 == 1
-    flat = np.repeat(ones, part.counts)
-    if flat.size != part.size[0] * part.size[1]:
-        raise ValueError(f"the counts of a mask of {part.size} add up to {flat.size}")
+    if not sum(part.counts) == part.size[0] * part.size[1] <= MAX_PIXELS:  # before it takes memory
+        raise ValueError(f"the counts of a mask of {part.size} add up to {sum(part.counts)}")
+    flat = np.repeat(np.arange(len(part.counts)) % 2 == 1, part.counts)
     return flat.reshape(part.size, order="F")
 
 

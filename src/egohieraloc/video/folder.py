@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -75,9 +76,10 @@ class Folder:
         """The focal length for a 36x24 mm image, from the EXIF data of the first one."""
         from PIL import Image
 
-        with Image.open(self.images[0]) as image:
-            value = image.getexif().get_ifd(EXIF_BLOCK).get(EXIF_FOCAL_35MM)
-        return float(value) if value else None
+        # Damaged EXIF data say nothing; Pillow has many kinds of errors for them.
+        with suppress(Exception), Image.open(self.images[0]) as image:
+            return float(image.getexif().get_ifd(EXIF_BLOCK).get(EXIF_FOCAL_35MM)) or None
+        return None
 
     def read(
         self, indices: Sequence[int], *, size: tuple[int, int] | None = None
