@@ -162,6 +162,9 @@ def test_watch_prints_events_as_json_lines(run: Run, folder: Path) -> None:
         ("memory ask --memory filled --object keys --query front.png", "--object or --query, not both"),
         ("memory objects --memory filled --query front.png", "Say under which name to save it"),
         ("memory ask --memory filled --object keys", "No object is saved as 'keys'"),
+        # Told before seconds are spent on the network:
+        ("memory ask --memory filled --object keys --model none.safetensors", "No object is saved as 'keys'"),
+        ("memory ask --memory filled --until soon --model none.safetensors", "A time is written as"),
         ("memory ask --memory filled --query front.png --until 2020-01-01 --json", "holds no video to ask"),
         ("memory ask --memory filled --query front.png --video gone", "no single video 'gone'"),
         ("memory remove gone --memory filled", "no single video 'gone'"),

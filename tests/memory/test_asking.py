@@ -109,10 +109,12 @@ def test_an_absent_object_is_looked_for_everywhere() -> None:
     assert len(shelf.asked) == 10
 
 
-def test_a_video_that_began_earlier_may_end_later() -> None:
-    """A long recording goes on while a short one begins and ends."""
-    long, short = entry(0, 0, 1000), entry(1, 500, 100)
-    answer = Shelf({long: result(900, 950, 0.6), short: result(50, 90, 0.9)}).answer()
+@pytest.mark.parametrize("others", [0, OTHERS])
+def test_a_video_that_began_earlier_may_end_later(others: int) -> None:
+    """A long recording goes on while two short ones begin and end."""
+    long, short, shorter = entry(0, 0, 1000), entry(1, 500, 100), entry(2, 400, 10)
+    answers = {long: result(900, 950, 0.6), short: result(50, 90, 0.9), shorter: result(1, 2, 0.9)}
+    answer = Shelf(dict(answers)).answer(others=others)
     assert answer.sightings[0].video is long
     assert answer.sightings[0].seen_until == NOON + timedelta(seconds=950)
 

@@ -315,6 +315,9 @@ def test_questions_and_answers_are_kept(filled: Memory, tmp_path: Path) -> None:
     kept = again.questions.result(first.question)
     assert kept.to_dict() == first.result.to_dict()
     assert np.array_equal(kept.query.image, first.result.query.image)
+    again.objects.remove("square")
+    forgotten = again.questions.get(second.question)
+    assert (forgotten.object_name, forgotten.sightings) == (None, second.sightings)
     again.questions.remove(first.question)
     with pytest.raises(DataError, match="There is no question"):
         again.questions.get(first.question)

@@ -42,6 +42,13 @@ def test_a_time_in_a_name(name: str, wanted: datetime | None) -> None:
     assert time_in_name(name, BERLIN) == wanted
 
 
+@pytest.mark.parametrize("name", ["20260312T091530.000Z", "PXL_20260312_091530123"])
+def test_a_time_in_utc_is_told_as_clocks_showed_it(name: str) -> None:
+    found = time_in_name(name, BERLIN)
+    assert found is not None
+    assert f"{found:%H:%M:%S %z}" == "10:15:30 +0100"
+
+
 def test_a_time_without_a_zone_is_this_machines() -> None:
     found = time_in_name("20260312_101530")
     assert found == datetime(2026, 3, 12, 10, 15, 30).astimezone()

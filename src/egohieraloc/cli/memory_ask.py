@@ -50,13 +50,16 @@ def ask(
 
     Exit code 0: found; 3: not found; 2: a mistake in the command or a file.
     """
+    from egohieraloc.memory.shelf import Shelf
     from egohieraloc.memory.wall_clock import parse_time
 
     if name is not None and asked.given:
         raise QueryError("Give --object or --query, not both.")
+    moment = None if until is None else parse_time(until, zone_of(zone))
+    if name is not None:
+        Shelf(memory, create=False).objects.id_of(name)  # before seconds are spent on the network
     opened = open_memory(memory, system)
     source = None if from_video is None else Video.reopen(opened.find(from_video).source)
-    moment = None if until is None else parse_time(until, zone_of(zone))
     sources = _sources(space, opened, video, in_3d=in_3d, device=system.device)
     with progress_bars(enabled=not json) as progress:
         sought = name if name is not None else asked.read(source)

@@ -34,10 +34,11 @@ FromVideo = Annotated[
 def open_memory(folder: Path, system: SystemOptions, *, create: bool = False) -> Memory:
     """The memory in a folder. Unless an engine is given it is the one that read the videos, so that none has
     to be read again."""
-    from egohieraloc.memory.library import Memory
     from egohieraloc.memory.shelf import Shelf
 
     shelf = Shelf(folder, create=create)  # says that none is there before seconds are spent on the network
+    from egohieraloc.memory.library import Memory
+
     localizer = choose_localizer(system, shelf.cache, shelf.videos.engine())
     return Memory.open(folder, localizer=localizer, create=create)
 

@@ -41,9 +41,11 @@ class SavedObjects:
                 )
 
     def remove(self, name: str) -> None:
-        """Forget an object and its reference images."""
+        """Forget an object and its reference images. Questions about it keep their answers."""
         number = self.id_of(name)
+        asked = "UPDATE sightings SET object_id = NULL WHERE object_id = ? AND question_id IS NOT NULL"
         with self._catalogue.change() as db:
+            db.execute(asked, (number,))
             db.execute("DELETE FROM objects WHERE id = ?", (number,))
 
     def __getitem__(self, name: str) -> Query:

@@ -39,7 +39,10 @@ class Start:
 
 
 def aware(time: datetime, zone: tzinfo | None = None) -> datetime:
-    """The time with a zone: its own, else `zone`, else this machine's."""
+    """The time with a zone: its own, else `zone`, else this machine's. UTC says when, but not what the clocks
+    showed, so it gives way to these too."""
+    if time.tzinfo == UTC:
+        return time.astimezone(zone)
     if time.tzinfo is not None:
         return time
     return time.replace(tzinfo=zone) if zone else time.astimezone()
@@ -85,16 +88,17 @@ def time_in_name(name: str, zone: tzinfo | None = None) -> datetime | None:
         with suppress(ValueError):
             year, month, day, hour, minute, second = map(int, numbers)
             time = datetime(year, month, day, hour, minute, second, microsecond)
-            if offset:
-                return datetime.fromisoformat(f"{time.isoformat()}{offset}")
-            return aware(time, UTC if name.upper().startswith("PXL_") else zone)
+            if not offset and name.upper().startswith("PXL_"):
+                offset = "Z"
+            return aware(datetime.fromisoformat(f"{time.isoformat()}{offset or ''}"), zone)
     return None
 
 
 def _stored_start(video: Video, zone: tzinfo | None) -> datetime | None:
     """What the container says. GoPro's cameras write local time and call it UTC."""
     if isinstance(video.backend, AriaRecording):
-        return video.backend.started_at
+        began = video.backend.started_at
+        return began and aware(began, zone)
     tags = tags_of(video.path)
     for name in ("com.apple.quicktime.creationdate", "creation_time", "date_utc", "date"):
         with suppress(KeyError, ValueError):
