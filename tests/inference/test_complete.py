@@ -118,6 +118,13 @@ def test_of_an_object_shown_in_several_shots_the_last_is_the_answer() -> None:
     assert (found.alternatives[0].start, found.alternatives[0].end) == (10, 14)
 
 
+def test_samples_far_apart_tell_no_cut() -> None:
+    """Six frames between samples are a fifth of a second, twelve too much."""
+    scores, own = [0.9] * 12, {4: 0.9, 6: 0.9}
+    _, whole, _ = run(scores, own, (4, 6), stride=2, cuts=range(1, 8))
+    assert whole == (0, 10)
+
+
 def test_nothing_is_lost() -> None:
     """What the query found stays, also where the best sample's look is not found again."""
     scores = [0.0] * 4 + [0.9] + [0.0] * 10

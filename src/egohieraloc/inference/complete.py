@@ -74,8 +74,8 @@ def complete(
     template = search.predictor.template_from_sample(search.video.pick([best]), decoded[best])
     start = max(0, found[0] - config.complete_reach)
     end = min(len(search.video) - 1, found[1] + config.complete_reach)
-    back = _Walk(range(best, start - 1, -stride), found[0], search.temporal)
-    forth = _Walk(range(best, end + 1, stride), found[1], search.temporal)
+    back = _Walk(range(best, start - 1, -stride), found[0], config, sees_cuts=search.sees_cuts)
+    forth = _Walk(range(best, end + 1, stride), found[1], config, sees_cuts=search.sees_cuts)
     for walk in (back, forth):  # what the query itself is sure of need not be decoded again
         sure = list(takewhile(lambda s: s in decoded and decoded[s].score >= config.complete, walk.samples))
         walk.see(sure, [decoded[sample] for sample in sure])
@@ -92,8 +92,8 @@ class _Walk:
     """Samples from the best one outwards, and what has been seen; up to `edge` none is a miss, but a cut ends
     the appearance in any case."""
 
-    def __init__(self, samples: Sequence[int], edge: int, config: TemporalConfig) -> None:
-        self.samples, self._edge, self._config = samples, edge, config
+    def __init__(self, samples: Sequence[int], edge: int, config: TemporalConfig, *, sees_cuts: bool) -> None:
+        self.samples, self._edge, self._config, self._sees_cuts = samples, edge, config, sees_cuts
         self.seen: dict[int, Decoded] = {}
         self.farthest = edge  # that shows the object
         self._missed, self._cut = 0, False
@@ -107,7 +107,7 @@ class _Walk:
     def see(self, block: Sequence[int], answers: Sequence[Decoded]) -> None:
         """The next samples, and what is said of them."""
         for sample, answer in zip(block, answers, strict=True):
-            if is_cut(self._scene, answer.scene):
+            if self._sees_cuts and is_cut(self._scene, answer.scene):
                 self._cut = True
                 self.farthest = min(self.samples[len(self.seen) - 1], self.farthest, key=self._away)
             if self.ended:

@@ -11,7 +11,7 @@ from scipy.ndimage import maximum_filter1d
 
 from egohieraloc.config import SearchConfig, TemporalConfig
 from egohieraloc.inference.chunks import chunks_with, samples_of, sparse_chunks
-from egohieraloc.inference.cuts import is_cut
+from egohieraloc.inference.cuts import NEIGHBOURS_S, is_cut
 from egohieraloc.inference.encoded import EncodedVideo, runs
 from egohieraloc.inference.following import FollowedRun
 from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
@@ -109,9 +109,17 @@ class QuerySearch:
         """The temporal rule applied to decoded samples; those that were not decoded score 0."""
         stride = self.config.stride
         raw = score_curve(scores_of(decoded), len(self.video), stride)
-        pairs = ((sample, decoded.get(sample - stride), decoded[sample]) for sample in decoded)
-        cuts = [sample for sample, before, here in pairs if before and is_cut(before.scene, here.scene)]
+        cuts: list[int] = []
+        if self.sees_cuts:
+            pairs = ((sample, decoded.get(sample - stride), decoded[sample]) for sample in decoded)
+            cuts = [sample for sample, before, here in pairs if before and is_cut(before.scene, here.scene)]
         return choose_interval(raw, self.video.time_s, self.rule, cuts=cuts)
+
+    @property
+    def sees_cuts(self) -> bool:
+        """Whether neighbouring samples are so near in time that they differ much only across a cut."""
+        apart_s = np.diff(self.video.time_s[:: self.config.stride])
+        return len(apart_s) > 0 and float(np.median(apart_s)) <= NEIGHBOURS_S
 
     @property
     def looks_again(self) -> bool:
