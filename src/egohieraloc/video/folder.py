@@ -78,7 +78,7 @@ class Folder:
 
         # Damaged EXIF data say nothing; Pillow has many kinds of errors for them.
         with suppress(Exception), Image.open(self.images[0]) as image:
-            return float(image.getexif().get_ifd(EXIF_BLOCK).get(EXIF_FOCAL_35MM)) or None
+            return float(image.getexif().get_ifd(EXIF_BLOCK)[EXIF_FOCAL_35MM]) or None
         return None
 
     def read(
