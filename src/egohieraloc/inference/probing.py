@@ -111,8 +111,8 @@ class Probed:
 
     def _rises(self, least: float) -> NDArray[np.int64]:
         """(P,) which pieces belong together: neighbours of one run that are probed high, or not at all."""
-        run = np.array([piece.run for piece in self.pieces])
-        high = (self.probes >= least) | np.array([piece.probed is None for piece in self.pieces])
+        run = np.array([piece.run for piece in self.pieces], int)
+        high = (self.probes >= least) | np.array([piece.probed is None for piece in self.pieces], bool)
         return np.cumsum((np.diff(run, prepend=-1) != 0) | (np.diff(high, prepend=False) != 0))
 
     def _beside(self, start: int, end: int, reach: int) -> list[int]:
