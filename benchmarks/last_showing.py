@@ -2,11 +2,13 @@
 
     python benchmarks/last_showing.py --data DIR --clips DIR [--split val] [--clips-a-half 36] [--rounds 1]
     python benchmarks/last_showing.py --data DIR --clips DIR --compare whole=search.probe=0
+    python benchmarks/last_showing.py --data DIR --clips DIR --split val --gate
 
 Constants of the temporal rule are chosen here, on the objects of the calibration (`--split val`), and the
 others report (`heldout`). A showing lasts 16 samples or less, and a video has up to three of the object among
 15 clips of other objects; each question is asked a second time of those others alone, where the object is
 absent. Every question is answered; refusal.py says how refusals count. Clips are composed once and kept.
+`--gate` asks nothing: it tells how many last showings each `search.coarse_margin` would pass over.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from egohieraloc.data.base import Track
 from egohieraloc.files import write_json
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.predict import Predictor
+from egohieraloc.inference.search import QuerySearch
 from egohieraloc.query import Query
 from egohieraloc.settings import update
 from egohieraloc.training.composer.clip_composer import ClipComposer
@@ -43,6 +46,7 @@ SHOWINGS = 3  # of an object in a video, at most
 OTHERS = 15  # clips without it
 OBJECTS = 12  # of each half of the packs: few, so that each is shown several times
 BATCH = 4  # clips composed at a time
+MARGINS = (2, 3, 4, 5, 6)
 LONG = update(
     HARD,
     {
@@ -76,7 +80,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="each with clips of its own")
     parser.add_argument("--workers", type=int, default=2, help="processes that ask")
     parser.add_argument("--compare", action="append", default=[], metavar="NAME[=SETTINGS]")
+    parser.add_argument("--gate", action="store_true", help="last showings passed over, by coarse margin")
     options = parser.parse_args()
+    if options.gate:
+        print_gate(options)
+        return
     asked = named_settings(options)
     outcomes: dict[str, list[Outcome]] = {name: [] for name in asked}
     for seed in range(options.rounds):
@@ -98,6 +106,27 @@ def main() -> None:
     first, *others = asked
     for name in others:
         print_differences(name, outcomes[name], outcomes[first], {})
+
+
+def print_gate(options: argparse.Namespace) -> None:
+    """How many last showings lie farther below a video's best sample than each margin."""
+    one, _ = localizer(options, options.settings)
+    below = []
+    for seed in range(options.rounds):
+        for question in questions(one.predictor, halves(options, seed), seed):
+            if not len(question.truth):
+                continue
+            search = QuerySearch(
+                query=one.predictor.prepare(question.query),
+                video=question.video,
+                predictor=one.predictor,
+                config=one.config.search,
+                temporal=one.config.temporal,
+            )
+            coarse = search.coarse_scores()
+            below.append(coarse.max() - coarse[question.truth.frames].max())
+    for margin in MARGINS:
+        print(f"margin {margin}: {np.sum(np.array(below) > margin)} of {len(below)} passed over")
 
 
 def answers(
