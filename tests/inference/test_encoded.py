@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from egohieraloc.images import write_image
 from egohieraloc.inference.chunks import CHUNK, PHASES, STRETCH, all_chunks, samples_of, sparse_chunks
 from egohieraloc.inference.encoded import EncodedVideo, store_features
 from egohieraloc.inference.reading import Reading
+from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.types import Frame
 from egohieraloc.video.reader import Video
@@ -78,6 +80,20 @@ def test_an_interrupted_reading_goes_on_where_it_stopped(store: FeatureStore, vi
 
 def shorter(store: FeatureStore) -> None:
     store.write(2, packed([1, 2, 3]))
+
+
+def test_what_was_kept_but_not_remembered_is_not_encoded_again(
+    store: FeatureStore, video: Video, tmp_path: Path
+) -> None:
+    """A run that was stopped between the two."""
+    reader = NumberReader.make()
+    reading_of(video, reader, store).fill(sparse_chunks(COUNT)[:2])
+    reader.encoded.clear()
+    memory = RegionMemory.of(tmp_path / "cache", "key")
+    encoded = replace(reading_of(video, reader, store), memory=memory)
+    encoded.remember()
+    assert reader.encoded == list(range(2 * STRETCH, COUNT, 2))
+    assert all(memory.has(number) for number in sparse_chunks(COUNT))
 
 
 @pytest.mark.parametrize(

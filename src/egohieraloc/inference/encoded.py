@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -29,7 +28,6 @@ from egohieraloc.inference.store import FeatureStore
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats, Frame, Ints, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.letterbox import Letterbox
-from egohieraloc.video.prefetch import prefetched
 from egohieraloc.video.reader import Video
 
 ReadFrames = Callable[[Sequence[int]], Iterable[Frame]]
@@ -73,8 +71,14 @@ class EncodedVideo:
 
     def remember(self, *, progress: Progress = no_progress) -> None:
         """Make those sparse chunks that are not in the memory; their features may have been thrown out."""
-        has = self.store.has if self.memory is None else self.memory.has
-        self._fill(sparse_chunks(len(self)), has, progress)
+        numbers, has = sparse_chunks(len(self)), self.store.has
+        if self.memory is not None:
+            has = self.memory.has
+            for number in numbers:  # kept, but a run was stopped before it was remembered
+                known = None if has(number) else self.store.read_match(number)
+                if known is not None and len(known[0]) == self._size(number):
+                    self.memory.add(number, codebook(known[0]))
+        self._fill(numbers, has, progress)
 
     def fill(self, numbers: Iterable[int], *, progress: Progress = no_progress) -> None:
         """Make those chunks that are not in the store, reading the video once."""
@@ -140,12 +144,11 @@ class EncodedVideo:
             return
         if self.reading is None:
             raise VideoError(f"Features in {self.store.folder} are damaged or gone. Read the video again.")
-        with closing(prefetched(self.reading.chunks(numbers), 1)) as chunks:  # encoded while others are kept
-            for number, packed in chunks:
-                self.store.write(number, packed)
-                if self.memory is not None and number % PHASES == 0 and not self.memory.has(number):
-                    self.memory.add(number, codebook(packed.match))
-                yield number, packed
+        for number, packed in self.reading.chunks(numbers):
+            self.store.write(number, packed)
+            if self.memory is not None and number % PHASES == 0 and not self.memory.has(number):
+                self.memory.add(number, codebook(packed.match))
+            yield number, packed
 
     def _size(self, number: int) -> int:
         """Samples in a chunk. A chunk is whole, also where the query time lies within it."""
