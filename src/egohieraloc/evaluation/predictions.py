@@ -337,7 +337,10 @@ def _challenge_track(boxes: list[dict[str, Any]]) -> Track:
 
 
 def _key(record: dict[str, Any]) -> QueryKey:
-    return QueryKey(record["clip"], record["annotation"], record["query_set"])
+    names = [record["clip"], record["annotation"], record["query_set"]]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"clip, annotation and query_set must be texts, got {names}")
+    return QueryKey(*names)
 
 
 def _array(value: Any, shape: tuple[int, ...]) -> Floats:
