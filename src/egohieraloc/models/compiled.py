@@ -42,10 +42,10 @@ ABOUT = "about.json"
 PARTS = ("encoder", "decoder")
 MAX_BYTES = 1_000_000_000  # of all parts, unpacked
 Engine = Literal["torch", "compiled", "openvino"]
-ENCODED_FRAMES = (
-    2  # at a time: OpenVINO keeps the memory of its largest batch, and is no faster with more ...
-)
-DECODED_FRAMES = 4  # ... and prepares itself for each size of batch that it meets
+# Frames at a time: OpenVINO keeps the memory of its largest batch, is hardly faster with more, and prepares
+# itself for each size of batch that it meets.
+ENCODED_FRAMES = 2
+DECODED_FRAMES = 4
 
 
 @dataclass(frozen=True)
