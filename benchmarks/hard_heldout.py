@@ -13,7 +13,8 @@ count.
 
 `--compare` asks the same questions again under the settings of an ablation, or NAME=SETTINGS (commas between
 several), from the same features, and gives the difference to the first row question by question, with its
-interval.
+interval. `--against NAME=FILE` does so with other weights. `--json` keeps every question's outcome too:
+seeds.py compares weights of several seeds with it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import argparse
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import islice
@@ -34,6 +35,7 @@ from numpy.typing import NDArray
 
 from egohieraloc.ablations import find_ablation
 from egohieraloc.data.base import Track
+from egohieraloc.evaluation.vq2d import overlap
 from egohieraloc.files import write_json
 from egohieraloc.inference.chunks import samples_of
 from egohieraloc.inference.encoded import EncodedVideo
@@ -58,6 +60,7 @@ from refusal import (
 SAMPLES = 1000  # of a video, at least
 FPS = 5.0
 OWN = "as shipped"
+COVERED = 0.05  # share of an object from which it counts as covered
 
 
 class ClipFeatures(FeatureStore):
@@ -95,28 +98,36 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="each with clips of its own")
     parser.add_argument("--workers", type=int, default=2, help="processes that compose and ask")
     parser.add_argument("--compare", action="append", default=[], metavar="NAME[=SETTINGS]")
+    parser.add_argument("--against", action="append", default=[], metavar="NAME=FILE", help="other weights")
     options = parser.parse_args()
     asked = named_settings(options)
+    models = {OWN: options.model} | dict(word.split("=", 1) for word in options.against)
+    asked |= {name: list(options.settings) for name in models}
     outcomes: dict[str, list[Outcome]] = {name: [] for name in asked}
     difficulties: list[Difficulty] = []
     for number in range(options.rounds):
         started = time.perf_counter()
         clips(options, number)
         composed = time.perf_counter()
-        parts = partial(answers, options, asked, number)
+        parts = partial(answers, options, asked, models, number)
         with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
             for part in pool.map(parts, range(options.workers)):
-                for found, difficulty in part:
-                    for name, one in found.items():
-                        outcomes[name].append(one)
-                    difficulties.append(difficulty)
+                found, difficult = part
+                for name, some in found.items():
+                    outcomes[name] += some
+                difficulties += difficult
         print(
             f"round {number}: composed in {composed - started:.0f} s, "
             f"encoded and asked in {time.perf_counter() - composed:.0f} s",
             flush=True,
         )
     groups = groups_of(difficulties)
-    rows = {name: rows_by_group(outcomes[name], groups, localizer(options, asked[name])[1]) for name in asked}
+    rows = {
+        name: rows_by_group(
+            outcomes[name], groups, localizer(options, settings, models.get(name, options.model))[1]
+        )
+        for name, settings in asked.items()
+    }
     for name, table in rows.items():
         print(f"\n{name}")
         print_rows(table)
@@ -125,7 +136,23 @@ def main() -> None:
     for name in list(asked)[1:]:
         print_differences(name, outcomes[name], outcomes[OWN], groups)
     if options.json:
-        write_json(options.json, {name: to_json(table) for name, table in rows.items()})
+        questions_ = [
+            {
+                "present": len(one[OWN].truth) > 0,
+                "difficulty": {k: None if v != v else v for k, v in asdict(difficulty).items()},  # no NaN
+                "tube_iou": {name: float(overlap(o.truth, o.answer)[1]) for name, o in one.items()},
+                "score": {name: o.score for name, o in one.items()},
+            }
+            for one, difficulty in zip(by_question(outcomes), difficulties, strict=True)
+        ]
+        tables = {name: to_json(table) for name, table in rows.items()}
+        write_json(options.json, {"rows": tables, "questions": questions_})
+
+
+def by_question(outcomes: Mapping[str, Sequence[Outcome]]) -> Iterator[dict[str, Outcome]]:
+    """The rows' outcomes of one question after the other."""
+    for row in zip(*outcomes.values(), strict=True):
+        yield dict(zip(outcomes, row, strict=True))
 
 
 def named_settings(options: argparse.Namespace) -> dict[str, list[str]]:
@@ -152,18 +179,40 @@ def clips(options: argparse.Namespace, seed: int) -> list[list[HardClip]]:
 
 
 def answers(
-    options: argparse.Namespace, asked: Mapping[str, Sequence[str]], seed: int, part: int
-) -> list[tuple[dict[str, Outcome], Difficulty]]:
-    """One worker's share of a round."""
-    localizers = {name: localizer(options, settings)[0] for name, settings in asked.items()}
-    chosen = slice(part, None, options.workers)
-    return list(ask(localizers, clips(options, seed), seed=seed, chosen=chosen))
+    options: argparse.Namespace,
+    asked: Mapping[str, Sequence[str]],
+    models: Mapping[str, str],
+    seed: int,
+    part: int,
+) -> tuple[dict[str, list[Outcome]], list[Difficulty]]:
+    """One worker's share of a round: all rows of one model after those of another."""
+    chosen, hard = slice(part, None, options.workers), clips(options, seed)
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in asked}
+    difficulties: list[Difficulty] = []
+    for model in dict.fromkeys(models.values()):
+        localizers = {
+            name: localizer(options, settings, model)[0]
+            for name, settings in asked.items()
+            if models.get(name, options.model) == model
+        }
+        difficulties = []
+        for found, difficulty in ask(localizers, hard, seed=seed, chosen=chosen):
+            for name, one in found.items():
+                outcomes[name].append(one)
+            difficulties.append(difficulty)
+    return outcomes, difficulties
 
 
-def localizer(options: argparse.Namespace, settings: Sequence[str]) -> tuple[Localizer, float]:
+def localizer(
+    options: argparse.Namespace, settings: Sequence[str], model: str | None = None
+) -> tuple[Localizer, float]:
     """With settings of its own, and the threshold at which it would refuse. Features stay in memory."""
     return answering_localizer(
-        options.model, device=options.device, engine=options.engine, settings=settings, cache=options.clips
+        model or options.model,
+        device=options.device,
+        engine=options.engine,
+        settings=settings,
+        cache=options.clips,
     )
 
 
@@ -250,11 +299,12 @@ def groups_of(difficulties: Sequence[Difficulty]) -> dict[str, NDArray[np.bool_]
     return {
         **banded(angle, (0, 60, 90, 181), "degrees"),
         **banded(size, (0, 40, 80, 448), "pixels"),
-        **banded(covered, (0, 0.05, 0.3, 1), "covered"),
+        **banded(covered, (0, COVERED, 0.3, 1), "covered"),
         "sharp": ~blurred,
         "blurred": blurred,
         "no rival": ~rival,
         "rival": rival,
+        "rival and covered": rival & (covered >= COVERED),
     }
 
 

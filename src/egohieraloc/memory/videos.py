@@ -153,11 +153,18 @@ def _known(entry: VideoEntry, row: sqlite3.Row) -> Known:
 
 
 def entry_of(row: sqlite3.Row | Mapping[str, Any]) -> VideoEntry:
+    try:
+        fps = Fraction(row["fps"])
+    except (ValueError, TypeError, ZeroDivisionError) as error:
+        raise DataError(
+            f"The memory's catalogue is damaged: video {row['id']} has a rate of {row['fps']!r}. "
+            "Restore it from a copy."
+        ) from error
     return VideoEntry(
         id=row["id"],
         content=row["content"],
         source=VideoSource(row["path"], row["folder_fps"]),
-        info=VideoInfo(row["width"], row["height"], Fraction(row["fps"]), row["num_frames"]),
+        info=VideoInfo(row["width"], row["height"], fps, row["num_frames"]),
         duration_s=row["duration_s"],
         start=Start(from_us(row["start_us"], row["start_offset_s"]), row["start_origin"]),
         camera=row["camera"],

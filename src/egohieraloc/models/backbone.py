@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import difflib
 import math
+import pickletools
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import IO
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +26,8 @@ State = dict[str, Tensor]
 STRIDES = (4, 8, 16, 32)
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+OLD_PICKLES = 5  # one after the other in a file of torch before 1.6; the tensors follow
+LONGEST_WORD = 1000  # letters of a name in a checkpoint
 
 
 class Backbone(nn.Module):
@@ -125,12 +130,33 @@ def read_checkpoint(path: str | Path) -> State:
             from safetensors.torch import load_file
 
             return dict(load_file(path))
+        _refuse_endless_words(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a broken file makes torch and safetensors raise a dozen unrelated types
         raise WeightsError(f"'{path}' cannot be read as a checkpoint ({error}). Fetch it again.") from error
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise WeightsError(f"'{path}' does not hold a plain dict of tensors. Give the file of a state dict.")
     return state
+
+
+def _refuse_endless_words(path: Path) -> None:
+    """What torch cannot read it quotes, and looks for names in the quotation: minutes where that is one word
+    of some ten thousand letters."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            pickles = [name for name in archive.namelist() if name.endswith("data.pkl")]
+            with archive.open(pickles[0]) as file:
+                _check_words(file)
+    else:
+        with path.open("rb") as file:
+            for _ in range(OLD_PICKLES):
+                _check_words(file)
+
+
+def _check_words(pickled: IO[bytes]) -> None:
+    for _, value, _ in pickletools.genops(pickled):
+        if isinstance(value, (str, bytes)) and len(value) > LONGEST_WORD:
+            raise ValueError(f"a word of {len(value)} letters")
 
 
 def pyramid(stages: Iterable[nn.Module], x: Tensor) -> tuple[Tensor, ...]:

@@ -308,11 +308,15 @@ def copy_weights(
 
 
 def average_networks(paths: Sequence[str | Path]) -> EgoHieraLocNet:
-    """A network whose weights and statistics are the average of those in several files."""
+    """A network whose weights and statistics are the average of those in several files.
+
+    How the query's mask is judged is fitted afterwards, by `calibrate`, and may differ.
+    """
     networks = [load_weights(path).network for path in paths]
     averaged = networks[0]
+    mask = averaged.config.query_mask
     for path, network in zip(paths, networks, strict=True):
-        if network.config != averaged.config:
+        if replace(network.config, query_mask=mask) != averaged.config:
             raise WeightsError(
                 f"{path} has other network settings than {paths[0]}. "
                 "Only weights of one network, trained from one start, can be averaged."

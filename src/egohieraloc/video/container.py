@@ -7,6 +7,7 @@ the stored ones, turned upright; a pixel that is not square stays so.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import warnings
 from collections.abc import Generator, Iterator, Sequence
@@ -27,8 +28,19 @@ from egohieraloc.errors import VideoError
 from egohieraloc.images import MAX_PIXELS
 from egohieraloc.types import Floats, Rgb, VideoInfo
 
+LARGEST_ALLOCATION = 640 << 20  # bytes: more than a frame of MAX_PIXELS needs
 HASHED_BLOCKS, BLOCK_BYTES = 1024, 1 << 20
 SEEK_GAIN_FRAMES = 32  # a jump to a key frame must save this many frames to be worth it
+
+
+def _limit_allocations() -> None:
+    """Tables of a few kB can claim a GB; FFmpeg believes them. PyAV has no name for its limit, but its Linux
+    wheels bring the library that has."""
+    for library in Path(av.__file__).parents[1].glob("av.libs/libavutil*"):
+        ctypes.CDLL(str(library)).av_max_alloc(ctypes.c_size_t(LARGEST_ALLOCATION))
+
+
+_limit_allocations()
 
 
 @dataclass(frozen=True, eq=False)
