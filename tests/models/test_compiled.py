@@ -79,6 +79,12 @@ def test_without_tiles_the_decoder_is_in_full_precision(
     assert asked == [True, without, without]  # the DPM always
 
 
+def test_both_parts_are_in_8_bits(tiny: Weights) -> None:
+    assert tiny.parts is not None
+    for name, graph in read_parts(tiny.parts, tiny.network).items():
+        assert graph.xml.count(b'type="FakeQuantize"') > 10, name
+
+
 def test_stored_features_of_both_are_kept_apart(tiny: Weights) -> None:
     names = {Predictor(tiny, device="cpu", engine=e).features_fingerprint for e in ("torch", "openvino")}
     assert len(names) == 2

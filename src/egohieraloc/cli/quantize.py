@@ -17,7 +17,7 @@ def quantize(
         int, typer.Option(min=1, help="Photographs that the ranges of values come from.")
     ] = 200,
 ) -> None:
-    """Make the 8-bit encoder and the decoder that the engine openvino runs; a few minutes."""
+    """Make the 8-bit encoder and decoder that the engine openvino runs; a few minutes."""
     from egohieraloc.models.compiled import SUFFIX
     from egohieraloc.training import quantize as quantization
     from egohieraloc.training.composer.packs import read_packs
