@@ -39,7 +39,7 @@ from egohieraloc.types import Box, Rgb
 from egohieraloc.video.letterbox import Letterbox
 from options import answer_options
 
-SIZES = (4, 8, 16, 32, 64)  # stretches on the shortlist
+SIZES = (4, 8, 16, 32, 64, 128)  # stretches on the shortlist
 LOOKED_AT = 8 * CHUNK  # samples at a time
 CONFIG = SearchConfig()
 

@@ -154,7 +154,7 @@ class SearchConfig:
 
     fps: float | None = 5.0  # samples a second; None takes every frame
     stride: int = 1  # k-frame skipping: decode every k-th sample, interpolate the boxes between
-    shortlist: int = 64  # stretches of 16 samples looked at; in longer videos the memory chooses; 0: all
+    shortlist: int = 128  # stretches of 16 samples looked at; in longer videos the memory chooses; 0: all
     coarse_margin: float = 5.0  # logits below the best coarse score that are still decoded
     coarse_neighbours: int = 3  # samples beside them that are decoded too
     max_decoded: int = 200  # of these at most so many, and their neighbours; 0: without limit, and no probes
