@@ -2,8 +2,8 @@
 
 Both are quantised to 8 bits (NNCF, after training), with ranges of their activations from photographs: the
 decoder's are those of looking for what is in the middle of one photograph in itself and in the next. The
-encoder's first layers, its depthwise convolutions and the decoder's last layers stay as they are: they hold
-few of the multiplications and most of the rounding errors.
+encoder's first layers and depthwise convolutions stay as they are: they hold few of the multiplications and
+most of the rounding errors. So does all of the decoder but its attention: boxes and masks are made of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from egohieraloc.types import Box, Rgb
 
 # Names of layers that are not quantised.
 PRECISE_ENCODER = [r".*backbone\.stem.*", r".*backbone\.stages\.0\..*"]
-PRECISE_DECODER = [r".*ram\.cell/.*", r".*ram\.box/.*", r".*decoder\.out/.*"]
+PRECISE_DECODER = [rf".*ram\.{layer}[./].*" for layer in ("enter", "mix", "cell", "box", "decoder")]
 DECODED_IMAGES = 100  # of them the ranges of the decoder come from
 QUERY_TOKENS = 232  # of the example the decoder is traced with; any number will do later
 
