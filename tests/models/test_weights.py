@@ -14,11 +14,18 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from egohieraloc.cli import app
-from egohieraloc.config import preset
+from egohieraloc.config import QueryMaskConfig, preset
 from egohieraloc.errors import OutputError, WeightsError
 from egohieraloc.models import weights as module
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import Calibration, average_networks, find_weights, load_weights, save_weights
+from egohieraloc.models.weights import (
+    Calibration,
+    average_networks,
+    copy_weights,
+    find_weights,
+    load_weights,
+    save_weights,
+)
 from egohieraloc.settings import override
 
 
@@ -241,6 +248,15 @@ def test_no_average_of_other_networks(tmp_path: Path, path: Path, network: EgoHi
     save_weights(tmp_path / "b.safetensors", EgoHieraLocNet(override(network.config, ["qam.decay=0.4"])))
     with pytest.raises(WeightsError, match=r"b\.safetensors has other network settings than .*tiny"):
         average_networks([path, tmp_path / "b.safetensors"])
+
+
+def test_masks_may_have_been_calibrated_differently(tmp_path: Path, path: Path) -> None:
+    """A recipe asks for the mean of new weights and of those they began with, which are calibrated."""
+    calibrated = tmp_path / "calibrated.safetensors"
+    copy_weights(path, calibrated, Calibration(), query_mask=QueryMaskConfig(slope=0.3, offset=0.1))
+    mean = average_networks([path, calibrated])
+    for name, value in load_weights(path).network.state_dict().items():
+        torch.testing.assert_close(mean.state_dict()[name], value)
 
 
 def test_average_takes_names_and_no_folder(tmp_path: Path) -> None:
