@@ -30,7 +30,7 @@ def test_a_find_is_seen() -> None:
     assert list(broken.finds) == ["KeyError at test_fuzz.py:<lambda>"]
     assert broken.inputs == 2
     hungry = run_parser(Parser(lambda path: len(bytearray(b"x" * 1_100_000_000))), [b"a", b"b"])
-    assert list(hungry.finds) == ["memory"]
+    assert "memory" in hungry.finds  # and "time", where memory is slow
 
 
 def test_a_crash_and_a_hang_are_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def test_query_time_and_camera_height_reach_the_answer(open_page: Open, live: Li
         assert (query["until_s"], query["camera_height_m"]) == (1.6, 1.55)
         wait_for(client, query["id"], "done", "failed")
     assert (live.switches / "height-1.55").exists()
+    page.wait_for_selector("#headline:not(:text-matches('Waiting|Looking'))")  # showing it clears the words
     page.fill("#until", "soon")
     page.click("#ask")
     page.wait_for_selector("#trouble:has-text('minutes:seconds')")

@@ -61,7 +61,7 @@ COMMANDS = {
     "quantize": Command(
         "quantize",
         "quantize",
-        "Make the 8-bit encoder and the decoder that the engine openvino runs; a few minutes.",
+        "Make the 8-bit encoder and decoder that the engine openvino runs; a few minutes.",
     ),
     "demo": Command(
         "demo", "demo", "Find a teddy bear in a rendered walk through a room, and compare with the truth."
