@@ -136,17 +136,23 @@ def main() -> None:
     for name in list(asked)[1:]:
         print_differences(name, outcomes[name], outcomes[OWN], groups)
     if options.json:
-        questions_ = [
-            {
-                "present": len(one[OWN].truth) > 0,
-                "difficulty": {k: None if v != v else v for k, v in asdict(difficulty).items()},  # no NaN
-                "tube_iou": {name: float(overlap(o.truth, o.answer)[1]) for name, o in one.items()},
-                "score": {name: o.score for name, o in one.items()},
-            }
-            for one, difficulty in zip(by_question(outcomes), difficulties, strict=True)
-        ]
         tables = {name: to_json(table) for name, table in rows.items()}
-        write_json(options.json, {"rows": tables, "questions": questions_})
+        write_json(options.json, {"rows": tables, "questions": question_rows(outcomes, difficulties)})
+
+
+def question_rows(
+    outcomes: Mapping[str, Sequence[Outcome]], difficulties: Sequence[Difficulty]
+) -> list[dict[str, object]]:
+    """What became of every question, for seeds.py."""
+    return [
+        {
+            "present": len(one[OWN].truth) > 0,
+            "difficulty": {k: None if v != v else v for k, v in asdict(difficulty).items()},  # no NaN
+            "tube_iou": {name: float(overlap(o.truth, o.answer)[1]) for name, o in one.items()},
+            "score": {name: o.score for name, o in one.items()},
+        }
+        for one, difficulty in zip(by_question(outcomes), difficulties, strict=True)
+    ]
 
 
 def by_question(outcomes: Mapping[str, Sequence[Outcome]]) -> Iterator[dict[str, Outcome]]:

@@ -144,9 +144,10 @@ def _refuse_endless_words(path: Path) -> None:
     of some ten thousand letters."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            pickles = [name for name in archive.namelist() if name.endswith("data.pkl")]
-            with archive.open(pickles[0]) as file:
-                _check_words(file)
+            for name in archive.namelist():
+                if name.endswith("data.pkl"):
+                    with archive.open(name) as file:
+                        _check_words(file)
     else:
         with path.open("rb") as file:
             for _ in range(OLD_PICKLES):

@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,12 @@ HASHED_BLOCKS, BLOCK_BYTES = 1024, 1 << 20
 SEEK_GAIN_FRAMES = 32  # a jump to a key frame must save this many frames to be worth it
 
 
+@cache
 def _limit_allocations() -> None:
     """Tables of a few kB can claim a GB; FFmpeg believes them. PyAV has no name for its limit, but its Linux
     wheels bring the library that has."""
     for library in Path(av.__file__).parents[1].glob("av.libs/libavutil*"):
         ctypes.CDLL(str(library)).av_max_alloc(ctypes.c_size_t(LARGEST_ALLOCATION))
-
-
-_limit_allocations()
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,6 +247,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
     try:
         if path.stat().st_size == 0:
             raise VideoError(f"{path} is empty (0 bytes). Copy or record the video again.")
+        _limit_allocations()
         with (
             path.open("rb") as file,
             av.open(file, options={"protocol_whitelist": "none"}, metadata_errors="ignore") as container,
