@@ -120,6 +120,7 @@ OURS = (
             "score-mask": ("network.ram.score=mask",),
             "without-completion": ("temporal.complete=2.0",),
             "without-second-look": ("search.second_look=false",),
+            "without-look-back": ("search.look_back=false",),
             "printed-temperature": ("network.dpm.temperature=1.0",),
             "printed-area": ("network.qam.area_power=1.0",),
             "printed-recursion": ("network.qam.mode=paper",),

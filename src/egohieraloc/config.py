@@ -160,8 +160,9 @@ class SearchConfig:
     max_decoded: int = 200  # of these at most so many, and their neighbours; 0: without limit, and no probes
     probe: int = 6  # promising samples that one probe stands for: decoded are those that may decide; 0: all
     second_look: bool = True  # see the best appearances again, from close by, where the video can be read
+    look_back: bool = True  # without a second look: search for the best appearances in the query's image
     look_appearances: int = 5  # so many of them ...
-    look_frames: int = 1  # ... in so many frames each ...
+    look_frames: int = 1  # ... a second look in so many frames each ...
     look_shares: tuple[float, ...] = (3.0, 5.0)  # ... in squares so many times as wide as what was found
     propagate_above: float | None = None  # samples that score so high pass their mask on to the next
 

@@ -13,7 +13,6 @@ from scipy.special import expit
 
 from egohieraloc.config import preset
 from egohieraloc.errors import DataError, WeightsError
-from egohieraloc.inference.answer import Candidate
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Calibration, Weights, copy_weights, load_weights, save_weights
 from egohieraloc.training.calibrate import (
@@ -129,5 +128,4 @@ def test_an_untrained_network_cannot_be_calibrated(tmp_path: Path, tiny_weights:
 
 def test_a_candidate_without_a_decoded_sample_shows_nothing() -> None:
     """A stretch of the smoothed curve may lie between decoded samples."""
-    candidate = Candidate((3, 4), 0.0, 0.0, 0.5, 0.5)
-    assert not _shows_object(candidate, {}, None)  # type: ignore[arg-type]
+    assert not _shows_object((3, 4), {}, None)  # type: ignore[arg-type]

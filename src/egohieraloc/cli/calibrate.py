@@ -25,6 +25,9 @@ def calibrate(
     segmenter_only: Annotated[
         bool, typer.Option("--segmenter-only", help="Leave the score and its threshold as they are.")
     ] = False,
+    second_look: Annotated[
+        bool, typer.Option("--second-look", help="Also for a second look, which is taken from then on.")
+    ] = False,
 ) -> None:
     """Calibrate the answer's score and the segmenter's quality on composed clips of held-out objects."""
     from egohieraloc.models.weights import copy_weights, load_weights
@@ -39,7 +42,7 @@ def calibrate(
         fitted = load_weights(model).calibration
     else:
         fitted, evidence = calibration.calibrate(
-            model, packs, queries=queries, rounds=rounds, query_mask=query_mask
+            model, packs, queries=queries, rounds=rounds, query_mask=query_mask, second_look=second_look
         )
         _tell_score(fitted, evidence)
     copy_weights(model, out, fitted, query_mask=query_mask)
@@ -65,13 +68,16 @@ def _tell_score(fitted: Calibration, evidence: list[Evidence]) -> None:
     correct = [e for e in evidence if e.correct]
     absent = np.array([e.logit for e in evidence if not e.present])
     lowest = rejecting_threshold(absent, np.array([e.logit for e in correct]))
-    looks = fitted.looks
     print(
         f"{sum(e.present for e in evidence)} present objects ({len(correct)} answered correctly) and "
         f"{len(absent)} absent ones.\n"
         f"Score = sigmoid({fitted.slope:.3f} * logit(peak) + {fitted.offset:.3f}), "
         f"threshold {fitted.threshold:.3f}: it rejects {sum(absent < lowest)} of the absent ones and loses "
-        f"{sum(e.logit < lowest for e in correct)} correct answers.\n"
-        f"With a second look: sigmoid({looks.first:.3f} * first + {looks.second:.3f} * second + "
-        f"{looks.offset:.3f}), threshold {looks.threshold:.3f}."
+        f"{sum(e.logit < lowest for e in correct)} correct answers."
     )
+    for name, looks in (("look back", fitted.back), ("second look", fitted.looks)):
+        if looks.second:
+            print(
+                f"With a {name}: sigmoid({looks.first:.3f} * first + {looks.second:.3f} * second + "
+                f"{looks.offset:.3f}), threshold {looks.threshold:.3f}."
+            )

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.clock import clock
+from egohieraloc.inference.look_back import look_back
 from egohieraloc.inference.predict import Decoded
 from egohieraloc.inference.search import QuerySearch, scores_of
 from egohieraloc.inference.second_look import logit, look_again
 from egohieraloc.inference.temporal import TIE, Interval, TemporalChoice, score_curve
-from egohieraloc.models.weights import Calibration
+from egohieraloc.models.weights import BothLooks, Calibration
 from egohieraloc.types import (
     Box,
     Bytes,
@@ -74,18 +75,9 @@ class Candidate:
 
     interval: Interval
     first: float
-    second: float | None  # None where nothing is seen from closer by
+    second: float | None  # of a look from close by, or back at the query's image; None without
     score: float
     threshold: float  # of the score: below it there is no answer
-
-    @classmethod
-    def judged(
-        cls, interval: Interval, first: float, second: float | None, calibration: Calibration
-    ) -> Candidate:
-        if second is None:
-            return cls(interval, first, None, calibration.confidence(first), calibration.threshold)
-        looks = calibration.looks
-        return cls(interval, first, second, looks.confidence(first, second), looks.threshold)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,31 +86,45 @@ class Judged:
 
     candidates: Sequence[Candidate]
     decoded: Mapping[int, Decoded]  # with what a second look saw
-
-    @property
-    def looks(self) -> int:
-        return 1 if self.candidates[0].second is None else 2
+    looks: int = 1  # 2 where the first candidate was seen from close by
 
 
 def judge(search: QuerySearch, decoded: Mapping[int, Decoded], choice: TemporalChoice) -> Judged:
-    """The confidence of each candidate from one look, or from two where there is a second."""
+    """The confidence of each candidate from the first look and, where there is one, a further one."""
     assert choice.chosen is not None
     intervals = (choice.chosen, *choice.alternatives)
     calibration = search.predictor.calibration
     first = [logit(float(choice.curve.raw[a : b + 1].max())) for a, b in intervals]
     looks = look_again(search, decoded, intervals) if search.looks_again else None
-    if looks is None:
-        alone = [Candidate.judged(i, a, None, calibration) for i, a in zip(intervals, first, strict=True)]
+    if looks is not None:
+        further, line = [look.logit for look in looks], calibration.looks
+    elif search.looks_back:
+        further, line = look_back(search, decoded, intervals), calibration.back
+    else:
+        alone = [_judged(i, a, None, calibration) for i, a in zip(intervals, first, strict=True)]
         return Judged(alone, decoded)
     both = [
-        Candidate.judged(interval, a, look.logit, calibration)
-        for interval, a, look in zip(intervals, first, looks, strict=True)
+        _judged(interval, a, b, calibration, line)
+        for interval, a, b in zip(intervals, first, further, strict=True)
     ]
     bar = search.temporal.peak_share * max(c.score for c in both) * TIE
     chosen = max((c for c in both if c.score >= bar), key=lambda c: c.interval)
     both.sort(key=lambda c: (c is not chosen, -c.score))
-    closer = {sample: seen for look in looks for sample, seen in look.decoded.items()}
-    return Judged(both, {**decoded, **closer})
+    closer = {sample: seen for look in looks or () for sample, seen in look.decoded.items()}
+    seen_twice = looks is not None and chosen.second is not None
+    return Judged(both, {**decoded, **closer}, 2 if seen_twice else 1)
+
+
+def _judged(
+    interval: Interval,
+    first: float,
+    second: float | None,
+    calibration: Calibration,
+    line: BothLooks | None = None,
+) -> Candidate:
+    if second is None or line is None:
+        return Candidate(interval, first, None, calibration.confidence(first), calibration.threshold)
+    return Candidate(interval, first, second, line.confidence(first, second), line.threshold)
 
 
 def predictions_of(

@@ -21,9 +21,11 @@ from egohieraloc.inference.query_window import cut_window
 from egohieraloc.models.compiled import compile_parts, usable_parts
 from egohieraloc.models.fold import fold_norms, fuse_for_cuda
 from egohieraloc.models.jit import compile_encoder
+from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import MatchOutput, QueryTemplate
 from egohieraloc.models.qam import QamState
 from egohieraloc.models.query_mask import MaskProvider, fallback_level, segmenter_quality
+from egohieraloc.models.ram import cell_score
 from egohieraloc.models.weights import Weights
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Bytes, QueryMask, Rgb
@@ -47,9 +49,10 @@ class SearchTemplate:
 
 @dataclass(frozen=True, eq=False)
 class PreparedQuery(SearchTemplate):
-    """A query ready to be searched for."""
+    """A query ready to be searched for, and to be searched."""
 
     mask: QueryMask
+    views: FrameFeatures  # its images, one a view
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +145,8 @@ class Predictor:
         views = [self._prepare_view(view) for view in query.views]
         if len(views) == 1:
             return views[0]
-        return PreparedQuery(QueryTemplate.joined([view.template for view in views]), views[0].mask)
+        template = QueryTemplate.joined([view.template for view in views])
+        return PreparedQuery(template, views[0].mask, FrameFeatures.cat([view.views for view in views]))
 
     def _prepare_view(self, query: Query) -> PreparedQuery:
         """Encode one view, find its foreground, decide the fallback level, build its template."""
@@ -169,8 +173,9 @@ class Predictor:
                 torch.tensor([quality], device=self.device),
                 torch.tensor([level], device=self.device),
             )
+            views = self.network.as_frame(features)
         shown = np.round(mask * 255).astype(np.uint8)
-        return PreparedQuery(template, QueryMask(shown, window.region, quality, level))
+        return PreparedQuery(template, QueryMask(shown, window.region, quality, level), views)
 
     def template_from_sample(self, packed: PackedFeatures, shown: Decoded) -> SearchTemplate:
         """What one sample shows, to be searched for in its neighbours."""
@@ -179,6 +184,14 @@ class Predictor:
         mask = torch.from_numpy(shown.mask).to(self.device)[None, None].float() / 255
         with self._running():
             return SearchTemplate(self.network.template_from_frame(unpack(packed, self.device), box, mask))
+
+    def look_back(self, query: PreparedQuery, found: SearchTemplate) -> float:
+        """The logit that the query's image, of several views the likeliest, shows what was found."""
+        nothing = torch.empty(0, dtype=torch.long, device=self.device)
+        state = self.start(found, runs=len(query.views))
+        with self._running():
+            output, _ = self.network.match(found.template, query.views, state, outlined=nothing)
+        return float(cell_score(output.ram.cell_logits).max())
 
     def coarse(
         self, query: SearchTemplate, match: NDArray[np.int8], scale: NDArray[np.float16]

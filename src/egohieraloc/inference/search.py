@@ -87,7 +87,7 @@ class QuerySearch:
         followed = [FollowedRun(stretch, [start], batch) for stretch in stretches]
         probed = Probed(pieces, self._probes(pieces), np.zeros(len(pieces), bool), self.config.stride)
         decoded: dict[int, Decoded] = {}
-        while wanted := probed.next(self.choice(decoded), self.rule, whole=self.looks_again):
+        while wanted := probed.next(self.choice(decoded), self.rule, whole=self.weighs):
             joined = joined_pieces([pieces[number] for number in wanted])
             within = {samples[0]: followed[run] for run, samples in joined}
             decoded |= self._decode([samples for _, samples in joined], within=within, known=len(decoded))
@@ -128,10 +128,21 @@ class QuerySearch:
         return self.config.second_look and not paper and self.predictor.calibration.looks.second != 0
 
     @property
+    def looks_back(self) -> bool:
+        """Whether what is found is searched for in the query's image; in the paper it is not."""
+        paper = self.temporal.rule == "paper"
+        return self.config.look_back and not paper and self.predictor.calibration.back.second != 0
+
+    @property
+    def weighs(self) -> bool:
+        """Whether more than the first look decides between candidates: any may be the answer."""
+        return self.looks_again or self.looks_back
+
+    @property
     def rule(self) -> TemporalConfig:
-        """The temporal rule, with as many candidates as a second look wants."""
+        """The temporal rule, with as many candidates as are weighed."""
         wanted = max(self.temporal.max_alternatives, self.config.look_appearances - 1)
-        return replace(self.temporal, max_alternatives=wanted) if self.looks_again else self.temporal
+        return replace(self.temporal, max_alternatives=wanted) if self.weighs else self.temporal
 
     def _decode(
         self,

@@ -126,7 +126,7 @@ def _views(
     widest = search.predictor.config.input_size / min(letterbox.scale) / CLOSER
     views = []
     for number, interval in enumerate(appearances):
-        for sample in _best_samples(decoded, interval, config.look_frames):
+        for sample in best_samples(decoded, interval, config.look_frames):
             box = letterbox.box_from_canvas(decoded[sample].box)
             for share in config.look_shares:
                 square = Square.round(box, share, *letterbox.frame_size)
@@ -135,7 +135,7 @@ def _views(
     return views
 
 
-def _best_samples(decoded: Mapping[int, Decoded], interval: Interval, count: int) -> list[int]:
+def best_samples(decoded: Mapping[int, Decoded], interval: Interval, count: int) -> list[int]:
     """The decoded samples of an interval that score highest, some way apart."""
     known = [sample for sample in range(interval[0], interval[1] + 1) if sample in decoded]
     chosen: list[int] = []

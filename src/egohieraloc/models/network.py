@@ -161,6 +161,20 @@ class EgoHieraLocNet(nn.Module):
             gain,
         )
 
+    def as_frame(self, query: QueryFeatures) -> FrameFeatures:
+        """Query windows as parts of B frames of which nothing else is known."""
+        window, size = query.scales[0], self.config.input_size
+        start = (size - 16 * window.match.shape[-1]) // 64 * 32  # about the middle, on the grid of stride 32
+
+        def placed(maps: Tensor, stride: int) -> Tensor:
+            before, side = start // stride, maps.shape[-1]
+            after = size // stride - before - side
+            return F.pad(maps, (before, after, before, after))
+
+        strides = (16, 32, 8, 4)
+        maps = (window.match, window.context, window.fine8, window.fine4)
+        return FrameFeatures(*map(placed, maps, strides))
+
     def template_from_frame(self, frame: FrameFeatures, box: Tensor, mask: Tensor) -> QueryTemplate:
         """What a box shows in one frame, from the frame's features: the window of a query, cut out of them.
 

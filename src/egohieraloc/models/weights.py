@@ -42,9 +42,9 @@ SCALE = ":scale"  # ends the name of an 8-bit tensor's scales
 
 @dataclass(frozen=True, kw_only=True)
 class BothLooks:
-    """Turns the logits of both looks at an appearance into the probability that it shows the object.
+    """Turns the logits of two looks at an appearance into the probability that it shows the object.
 
-    Weights whose `second` is 0 were not calibrated for a second look: none is taken.
+    Weights whose `second` is 0 were not calibrated for a further look of that kind: none is taken.
     """
 
     first: float = 1.0
@@ -63,7 +63,8 @@ class Calibration:
     slope: float = 1.0
     offset: float = 0.0
     threshold: float = 0.5  # answers below it are `NotFound`
-    looks: BothLooks = field(default_factory=BothLooks)  # the same where a second look was taken
+    looks: BothLooks = field(default_factory=BothLooks)  # the same where a second look was taken ...
+    back: BothLooks = field(default_factory=BothLooks)  # ... and where only a look back was
 
     def confidence(self, first: float) -> float:
         """From the logit of the highest score."""

@@ -1,14 +1,14 @@
 """Calibration of the answer's score, and the threshold below which no answer is given.
 
 Logistic regression over composed queries turns the highest score of an answer's samples into the probability
-that it is correct, and so does another for candidates seen by both looks; the thresholds then follow from the
-queries whose object is absent.
+that it is correct, and so do others for candidates that a look back or a second look saw too; the thresholds
+then follow from the queries whose object is absent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +21,14 @@ from egohieraloc.data.base import Track
 from egohieraloc.errors import DataError
 from egohieraloc.evaluation.vq2d import overlap
 from egohieraloc.files import scratch_folder
-from egohieraloc.inference.answer import Candidate, answer, judge
+from egohieraloc.inference.answer import answer
 from egohieraloc.inference.complete import completed
+from egohieraloc.inference.look_back import look_back
 from egohieraloc.inference.predict import Decoded
 from egohieraloc.inference.search import QuerySearch
+from egohieraloc.inference.second_look import logit as score_logit
+from egohieraloc.inference.second_look import look_again
+from egohieraloc.inference.temporal import Interval
 from egohieraloc.localize import Localizer
 from egohieraloc.models.weights import BothLooks, Calibration, load_weights
 from egohieraloc.settings import update
@@ -40,19 +44,17 @@ from egohieraloc.types import Floats, ResponseTrack
 CORRECT_TUBE_IOU = 0.25
 PACK_LIMIT = 320  # photos and objects read; enough for all photos held out from training
 REJECTED_SHARE = 0.8  # of the queries with an absent object, at the threshold
-# Four times the pixels of the first look, and objects from small to large and from any side: what both looks
-# say is to be weighed where they disagree.
-LARGE_CLIPS = update(
+# Objects from small to large and from any side: what the looks say is to be weighed where they disagree.
+MIXED_CLIPS = update(
     VIDEO_CLIPS,
     {
-        "frame_px": 896,
         "near_view_share": 0.5,
         "far_sides": 0.8,
         "size_px": (24.0, 240.0),
         "usual_size_px": (30.0, 160.0),
     },
 )
-EVEN = BothLooks(first=0.5, second=0.5)  # while evidence is collected
+LARGE_CLIPS = update(MIXED_CLIPS, {"frame_px": 896})  # four times the pixels, for a second look
 ON_OBJECT = 0.25  # IoU of a candidate's box with the true one
 CLIP = 1e-6  # keeps logits finite
 
@@ -72,7 +74,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class CandidateEvidence:
-    """What both looks say of a candidate, in logits, and whether it shows the object."""
+    """What two looks say of a candidate, in logits, and whether it shows the object."""
 
     query: int  # candidates of one query have the same number
     first: float
@@ -81,24 +83,35 @@ class CandidateEvidence:
     correct: bool
 
 
+@dataclass(frozen=True)
+class Collected:
+    """How queries were answered by one look, and their candidates by a look back and by a second look."""
+
+    answers: list[Evidence] = field(default_factory=list)
+    back: list[CandidateEvidence] = field(default_factory=list)
+    closer: list[CandidateEvidence] = field(default_factory=list)
+
+
 def calibrate(
     path: Path,
     packs: Packs,
     *,
     queries: int,
     rounds: int,
-    config: ComposerConfig = LARGE_CLIPS,
+    config: ComposerConfig | None = None,
     query_mask: QueryMaskConfig | None = None,
+    second_look: bool = False,
 ) -> tuple[Calibration, list[Evidence]]:
     """Calibrate a weights file on composed videos; also returns the evidence the first look was fitted to.
 
-    Each round composes new videos, with `queries` queries; query_mask: instead of the file's.
+    Each round composes new videos, with `queries` queries; query_mask: instead of the file's; second_look:
+    also for that, which needs larger clips and is taken from then on.
     """
-    weights = replace(load_weights(path), calibration=Calibration(threshold=0.0, looks=EVEN))
+    config = config or (LARGE_CLIPS if second_look else MIXED_CLIPS)
+    weights = replace(load_weights(path), calibration=Calibration(threshold=0.0))
     network = weights.network.config
     weights = weights.with_settings(replace(network, query_mask=query_mask or network.query_mask))
-    evidence: list[Evidence] = []
-    candidates: list[CandidateEvidence] = []
+    collected = Collected()
     for seed in range(rounds):
         with scratch_folder() as scratch:
             localizer = Localizer(weights, cache=Path(scratch))
@@ -106,23 +119,26 @@ def calibrate(
                 packs, localizer.predictor, Path(scratch), clips=queries, config=config, seed=seed
             )
             for query in composed:
-                some, more = collect_evidence(localizer, query, number=len(evidence))
-                evidence.append(some)
-                candidates += more
-    return replace(fit(evidence), looks=fit_looks(candidates)), evidence
+                collect_evidence(localizer, query, collected, second_look=second_look)
+    fitted = replace(fit(collected.answers), back=fit_looks(collected.back))
+    if second_look:
+        fitted = replace(fitted, looks=fit_looks(collected.closer))
+    return fitted, collected.answers
 
 
 def collect_evidence(
-    localizer: Localizer, query: ComposedQuery, *, number: int
-) -> tuple[Evidence, list[CandidateEvidence]]:
-    """Answer a query by one look and by two; the localizer's threshold must be 0."""
+    localizer: Localizer, query: ComposedQuery, collected: Collected, *, second_look: bool = False
+) -> None:
+    """Answer a query by the first look alone, and look at its candidates again; the localizer's threshold
+    must be 0."""
     config = localizer.config
+    wanted = max(config.temporal.max_alternatives, config.search.look_appearances - 1)
     search = QuerySearch(
         query=localizer.predictor.prepare(query.query),
         video=query.video,
         predictor=localizer.predictor,
-        config=replace(config.search, second_look=False),
-        temporal=config.temporal,
+        config=config.search,
+        temporal=replace(config.temporal, max_alternatives=wanted),
     )
     decoded = search.decode(search.coarse_scores())
     found = completed(search, answer(search, decoded)).track
@@ -130,22 +146,28 @@ def collect_evidence(
     if isinstance(found, ResponseTrack):
         boxes = [p.box.xyxy for p in found.predictions]
         given = Track.from_boxes([p.sample for p in found.predictions], boxes)
-    present = len(query.truth) > 0
-    first = Evidence(found.score, present, overlap(query.truth, given)[1] >= CORRECT_TUBE_IOU)
-    again = replace(search, config=config.search)
+    number, present = len(collected.answers), len(query.truth) > 0
+    correct = overlap(query.truth, given)[1] >= CORRECT_TUBE_IOU
+    collected.answers.append(Evidence(found.score, present, correct))
     choice = search.choice(decoded)
     if choice.chosen is None:
-        return first, []
-    return first, [
-        CandidateEvidence(number, c.first, c.second, present, _shows_object(c, decoded, query))
-        for c in judge(again, decoded, choice).candidates
-        if c.second is not None
-    ]
+        return
+    intervals = (choice.chosen, *choice.alternatives)
+    first = [score_logit(float(choice.curve.raw[a : b + 1].max())) for a, b in intervals]
+    shown = [_shows_object(interval, decoded, query) for interval in intervals]
+
+    def looked(further: Sequence[float | None]) -> list[CandidateEvidence]:
+        rows = zip(first, further, shown, strict=True)
+        return [CandidateEvidence(number, a, b, present, right) for a, b, right in rows if b is not None]
+
+    collected.back.extend(looked(look_back(search, decoded, intervals)))
+    closer = look_again(search, decoded, intervals) if second_look else None
+    collected.closer.extend(looked([look.logit for look in closer]) if closer else [])
 
 
-def _shows_object(candidate: Candidate, decoded: Mapping[int, Decoded], query: ComposedQuery) -> bool:
-    """Whether the box of the candidate's best sample lies on the object."""
-    samples = [s for s in range(candidate.interval[0], candidate.interval[1] + 1) if s in decoded]
+def _shows_object(interval: Interval, decoded: Mapping[int, Decoded], query: ComposedQuery) -> bool:
+    """Whether the box of the interval's best sample lies on the object."""
+    samples = [s for s in range(interval[0], interval[1] + 1) if s in decoded]
     if not samples:  # of a stretch that only bridges a gap
         return False
     best = max(samples, key=lambda s: decoded[s].score)

@@ -1,0 +1,148 @@
+"""A look back searches for what was found in the query's image, and helps to decide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from stored import decoded, sampled, search_over
+
+from egohieraloc.config import SearchConfig, TemporalConfig, preset
+from egohieraloc.inference.answer import Answer, answer
+from egohieraloc.inference.encoded import EncodedVideo
+from egohieraloc.inference.look_back import look_back
+from egohieraloc.inference.predict import Decoded, Predictor
+from egohieraloc.inference.second_look import logit
+from egohieraloc.inference.store import FeatureStore
+from egohieraloc.models.network import EgoHieraLocNet
+from egohieraloc.models.weights import BothLooks, Calibration, Weights
+from egohieraloc.query import Query
+from egohieraloc.types import Box, NotFound, ResponseTrack
+from egohieraloc.video.letterbox import Letterbox
+
+BACK = BothLooks(first=0.5, second=0.5, threshold=0.3)
+ONE = TemporalConfig(median=1)
+
+
+class Mirror:
+    """A predictor to which the query's image shows a sample's object with the logit given for it."""
+
+    def __init__(self, logits: Mapping[int, float], back: BothLooks = BACK) -> None:
+        self.calibration = Calibration(threshold=0.2, back=back)
+        self._logits = logits
+        self.asked: list[int] = []
+
+    def template_from_sample(self, sample: int, shown: Decoded) -> int:
+        return sample
+
+    def look_back(self, query: object, found: int) -> float:
+        self.asked.append(found)
+        return self._logits[found]
+
+
+class Samples(EncodedVideo):
+    def pick(self, samples: Sequence[int]) -> int:  # type: ignore[override]
+        (sample,) = samples
+        return sample
+
+
+VIDEO = Samples(sampled(10), Letterbox(64, 48, 32), FeatureStore(Path("unused")))
+
+
+def ask(samples: dict[int, Decoded], mirror: Mirror, **changes: object) -> Answer:
+    config = SearchConfig(**changes)  # type: ignore[arg-type]
+    return answer(search_over(VIDEO, mirror, config=config, temporal=ONE), samples)
+
+
+def test_it_decides_between_appearances() -> None:
+    """The first look prefers the later one, which the query's image does not show."""
+    found = ask({2: decoded(0.7), 8: decoded(0.8)}, Mirror({2: 3.0, 8: -3.0}))
+    assert isinstance(found.track, ResponseTrack)
+    assert (found.track.start, found.looks) == (2, 1)
+    both = 0.5 * logit(0.7) + 0.5 * 3.0
+    assert found.track.score == pytest.approx(1 / (1 + math.exp(-both)), rel=1e-6)
+    assert [other.start for other in found.alternatives] == [8]
+
+
+def test_of_two_that_are_as_sure_the_later_one_is_the_answer() -> None:
+    found = ask({2: decoded(0.8), 8: decoded(0.8)}, Mirror({2: 2.0, 8: 2.0}))
+    assert isinstance(found.track, ResponseTrack)
+    assert found.track.start == 8
+
+
+def test_what_the_query_does_not_show_is_refused() -> None:
+    found = ask({2: decoded(0.7)}, Mirror({2: -4.0}))
+    assert isinstance(found.track, NotFound)
+    assert "an answer needs 0.30" in found.track.reason
+
+
+def test_the_two_best_samples_of_an_appearance_are_searched_for() -> None:
+    """They lie some way apart: neighbours show the same."""
+    mirror = Mirror({3: 1.0, 5: 2.0})
+    seen = {2: decoded(0.6), 3: decoded(0.9), 4: decoded(0.8), 5: decoded(0.7), 6: decoded(0.5)}
+    assert look_back(search_over(VIDEO, mirror), seen, [(2, 6), (7, 8)]) == [1.5, None]
+    assert mirror.asked == [3, 5]
+
+
+@pytest.mark.parametrize("why", ["switched off", "not calibrated", "paper"])
+def test_without_it_the_first_look_answers(why: str) -> None:
+    mirror = Mirror({2: -9.0}, BothLooks() if why == "not calibrated" else BACK)
+    rule = TemporalConfig(median=1, rule="paper") if why == "paper" else ONE
+    config = SearchConfig(look_back=why != "switched off")
+    found = answer(search_over(VIDEO, mirror, config=config, temporal=rule), {2: decoded(0.7)})
+    assert isinstance(found.track, ResponseTrack)
+    assert found.track.score == pytest.approx(0.7)
+    assert not mirror.asked
+
+
+def test_more_candidates_are_weighed_than_are_told() -> None:
+    """The fifth by the first look may be the answer; three others are told."""
+    samples = {2 * k: decoded(0.9 - 0.05 * k) for k in range(5)}
+    rule = TemporalConfig(median=1, bridge=0, max_alternatives=3)
+    mirror = Mirror({0: -3.0, 2: -3.0, 4: -3.0, 6: -3.0, 8: 3.0})
+    found = answer(search_over(VIDEO, mirror, temporal=rule), samples)
+    assert isinstance(found.track, ResponseTrack)
+    assert found.track.start == 8
+    assert len(found.alternatives) == 3
+
+
+@pytest.fixture(scope="module")
+def predictor() -> Predictor:
+    torch.manual_seed(0)
+    return Predictor(Weights(EgoHieraLocNet(preset("tiny")).eval(), Calibration(), "tiny"), device="cpu")
+
+
+def noise(seed: int) -> Query:
+    rng = np.random.default_rng(seed)
+    return Query(rng.integers(0, 255, (160, 160, 3), dtype=np.uint8), Box(40, 40, 120, 120))
+
+
+def test_a_window_lies_in_the_frame_at_the_same_place_in_every_map(predictor: Predictor) -> None:
+    """Black but for one bright square, a window has its strongest cells at one place of the canvas."""
+    network, size = predictor.network, predictor.config.input_size
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        window = torch.rand(1, 3, 128, 128)
+        query = network.encode_query(window, torch.tensor([[0.2, 0.2, 0.8, 0.8]]), torch.ones(1, 1, 128, 128))
+        frame = network.as_frame(query)
+    start = 32  # of (224 - 128) / 2 = 48, the multiple of 32 below
+    maps = {16: "match", 32: "context", 8: "fine8", 4: "fine4"}
+    for stride, name in maps.items():
+        there, own = getattr(frame, name), getattr(query.scales[0], name)
+        assert there.shape[-2:] == (size // stride, size // stride)
+        first, last = start // stride, (start + 128) // stride
+        torch.testing.assert_close(there[..., first:last, first:last], own)
+        assert float(there.abs().sum()) == pytest.approx(float(own.abs().sum()))
+
+
+def test_of_several_views_the_likeliest_counts(predictor: Predictor) -> None:
+    views = [noise(1), noise(2)]
+    found = predictor.prepare(noise(3))
+    alone = [predictor.look_back(predictor.prepare(view), found) for view in views]
+    together = predictor.look_back(predictor.prepare(Query.of_views(*views)), found)
+    assert alone[0] != pytest.approx(alone[1], abs=1e-3)
+    assert together == pytest.approx(max(alone), abs=2e-2)
