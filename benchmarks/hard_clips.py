@@ -142,6 +142,7 @@ def hard_clips(
     *,
     seed: int,
     split: Split = "heldout",
+    frame_px: int = FRAME_PX,
     device: str = "cpu",
     workers: int = 1,
 ) -> list[list[HardClip]]:
@@ -149,7 +150,7 @@ def hard_clips(
 
     `count` clips of a seed, a multiple of 16; those that lie in `folder` are not composed again.
     """
-    compose = partial(_compose_kind, data, split, folder, count // 8, seed, device)
+    compose = partial(_compose_kind, data, split, frame_px, folder, count // 8, seed, device)
     if device == "cpu" and workers > 1:
         with ProcessPoolExecutor(workers) as pool:
             paths = list(pool.map(compose, KINDS))
@@ -198,13 +199,22 @@ def other_sides(packs: Packs, objects: ChosenObjects, views: int) -> torch.Tenso
 
 
 def _compose_kind(
-    data: Path, split: Split, folder: Path, count: int, seed: int, device: str, kind: tuple[int, int]
+    data: Path,
+    split: Split,
+    frame_px: int,
+    folder: Path,
+    count: int,
+    seed: int,
+    device: str,
+    kind: tuple[int, int],
 ) -> list[Path]:
     side, number = kind
-    paths = [folder / f"{split}-{FRAME_PX}-{seed}-{side}-{number}-{clip}.npz" for clip in range(count)]
+    paths = [folder / f"{split}-{frame_px}-{seed}-{side}-{number}-{clip}.npz" for clip in range(count)]
     if not all(path.exists() for path in paths):
         folder.mkdir(parents=True, exist_ok=True)
-        _compose(*_packs_and_config(data, kind, split), device, paths, seed=_seed_of(seed, kind))
+        packs, config = _packs_and_config(data, kind, split)
+        sized = update(config, {"frame_px": frame_px})
+        _compose(packs, sized, device, paths, seed=_seed_of(seed, kind))
     return paths
 
 

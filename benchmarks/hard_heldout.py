@@ -46,7 +46,7 @@ from egohieraloc.localize import Localizer
 from egohieraloc.types import Frame, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.letterbox import Letterbox
 from figures import Outcome, outcome, print_outcomes
-from hard_clips import Difficulty, HardClip, hard_clips
+from hard_clips import FRAME_PX, Difficulty, HardClip, hard_clips
 from options import answer_options
 from refusal import (
     answering_localizer,
@@ -95,6 +95,7 @@ def main() -> None:
     parser.add_argument("--clips", type=Path, required=True, help="composed clips are kept here")
     parser.add_argument("--split", choices=("heldout", "val"), default="heldout", help="which objects")
     parser.add_argument("--questions", type=int, default=640, help="of a round, a multiple of 16")
+    parser.add_argument("--frame-px", type=int, default=FRAME_PX, help="448 without a second look: faster")
     parser.add_argument("--rounds", type=int, default=1, help="each with clips of its own")
     parser.add_argument("--workers", type=int, default=2, help="processes that compose and ask")
     parser.add_argument("--compare", action="append", default=[], metavar="NAME[=SETTINGS]")
@@ -179,6 +180,7 @@ def clips(options: argparse.Namespace, seed: int) -> list[list[HardClip]]:
         options.questions,
         split=options.split,
         seed=seed,
+        frame_px=options.frame_px,
         device=options.device or "cpu",
         workers=options.workers,
     )

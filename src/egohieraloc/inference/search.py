@@ -87,7 +87,7 @@ class QuerySearch:
         followed = [FollowedRun(stretch, [start], batch) for stretch in stretches]
         probed = Probed(pieces, self._probes(pieces), np.zeros(len(pieces), bool), self.config.stride)
         decoded: dict[int, Decoded] = {}
-        while wanted := probed.next(self.choice(decoded), self.rule, whole=self.weighs):
+        while wanted := probed.next(self.choice(decoded), self.rule, whole=self.looks_again):
             joined = joined_pieces([pieces[number] for number in wanted])
             within = {samples[0]: followed[run] for run, samples in joined}
             decoded |= self._decode([samples for _, samples in joined], within=within, known=len(decoded))
@@ -135,7 +135,8 @@ class QuerySearch:
 
     @property
     def weighs(self) -> bool:
-        """Whether more than the first look decides between candidates: any may be the answer."""
+        """Whether more than the first look decides between candidates. `complete` finds the rest of one that
+        was decoded in part and turns out to be the answer."""
         return self.looks_again or self.looks_back
 
     @property
