@@ -1,8 +1,8 @@
 """What is remembered of a video for ever: some descriptors of each stretch, enough to know where to look.
 
 Cells of a chunk's samples that look alike share a codeword, and what looks like nothing else has one of its
-own, however few cells show it: that is what a query asks for. A query is a few prototypes of its foreground;
-a stretch is as similar to it as those of them that find the most similar codewords.
+own, however few cells show it: that is what a query asks for. A query is a few prototypes of its foreground,
+of which those that find the most similar codewords say how similar a stretch is.
 
 Codewords lie in one file, where their chunk's number says, and a manifest to which lines are only ever added
 tells which are there. A line whose writing was cut short is no line; codewords that do not match their line's
