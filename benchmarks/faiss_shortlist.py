@@ -5,9 +5,9 @@
 Codewords are those of memory_hours.py (the demo clip, or with DIR real and composed footage), over and over
 with a change each time. The product is `RegionMemory.similarity`; for `--product-hours` it runs over the
 longest file as often as that takes, from the file cache. faiss has an index of inverted lists with product
-quantization (IVF, PQ of 24 bytes); it returns the 4,096 best codewords of each prototype, and the best of
-each stretch are taken. `found` is the share of the product's 64 best stretches among the 64 best of faiss.
-Needs faiss-cpu.
+quantization (IVF, PQ of 24 bytes); it returns the 4,096 best codewords of each prototype, from which
+stretches are ranked as the memory does. `found` is the share of the product's 64 best stretches among the 64
+best of faiss. Needs faiss-cpu.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from egohieraloc import Localizer, Query, demo
 from egohieraloc.inference.chunks import PHASES, STRETCH
-from egohieraloc.inference.regions import CODEWORDS, RegionMemory, prototypes
+from egohieraloc.inference.regions import CODEWORDS, COUNTED, RegionMemory, prototypes
 from memory_hours import FPS, changed, codewords, make_footage
 
 SHORTLIST, RETURNED, PROBED, CODE_BYTES = 64, 4096, 32, 24
@@ -83,14 +83,17 @@ def build(folder: Path, hours: float, width: int) -> Any:
     return index
 
 
-def best_of_faiss(index: Any, query: Vectors) -> tuple[list[int], float]:
-    """The most similar stretches, and seconds."""
+def best_of_faiss(index: Any, query: Vectors, count: int) -> tuple[list[int], float]:
+    """The most similar of so many stretches, and seconds."""
     laps, best = [], []
     for _ in range(ASKED):
         begun = time.perf_counter()
         similarity, words = index.search(query, RETURNED)
-        order = np.argsort(-similarity.ravel())
-        best = list(dict.fromkeys((words.ravel()[order] // CODEWORDS).tolist()))[:SHORTLIST]
+        # What a prototype did not return is at most as similar as the last that it did.
+        found = np.repeat(similarity[:, -1:], count, axis=1)
+        np.maximum.at(found, (np.arange(len(query))[:, None], words // CODEWORDS), similarity)
+        scores = np.sort(found, axis=0)[-COUNTED:].mean(0)
+        best = np.argsort(-scores)[:SHORTLIST].tolist()
         laps.append(time.perf_counter() - begun)
     return best, float(np.median(laps))
 
@@ -107,7 +110,7 @@ def measure(folder: Path, memory: RegionMemory, hours: float, query: Vectors) ->
     begun = time.perf_counter()
     index = build(folder, hours, query.shape[1])
     built_s = time.perf_counter() - begun
-    best, faiss_s = best_of_faiss(index, query)
+    best, faiss_s = best_of_faiss(index, query, count)
     wanted = set(np.argsort(-similarity)[:SHORTLIST].tolist())
     found = len(wanted & set(best)) / len(wanted)
     sizes = megabytes(count, query), len(faiss.serialize_index(index)) / 1e6

@@ -13,9 +13,10 @@ import pytest
 from egohieraloc import Box, Localizer, Query, Video
 from egohieraloc.errors import VideoError
 from egohieraloc.images import write_image
-from egohieraloc.inference.chunks import STRETCH
+from egohieraloc.inference.chunks import STRETCH, sparse_chunks
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.predict import Predictor
+from egohieraloc.inference.regions import prototypes
 from egohieraloc.result import Result
 from egohieraloc.types import ResponseTrack, Rgb
 from untrained import untrained_model
@@ -156,6 +157,9 @@ def test_without_video_and_features_the_memory_still_tells_when(
     assert [g.similarity for g in found] == sorted((g.similarity for g in found), reverse=True)
     starts = {g.start_s for g in localizer.recall(query, reopened, most=99)}
     assert starts == {n * STRETCH / 5 for n in range(6)}
-    assert any(g.start_s <= 60 / 5 <= g.end_s for g in found)
+    tokens = localizer.predictor.tokens(localizer.predictor.prepare(query))
+    assert reopened.memory is not None
+    similarity = reopened.memory.similarity(prototypes(tokens), sparse_chunks(COUNT))
+    assert [g.start_s for g in found] == (np.argsort(-similarity)[:3] * STRETCH / 5).tolist()
     early = localizer.recall(query, reopened.until(4.0), most=99)
     assert sorted((g.start_s, g.end_s) for g in early) == [(0.0, 3.0), (3.2, 3.8)]

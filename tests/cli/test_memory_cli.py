@@ -67,6 +67,18 @@ def test_a_folder_is_added_and_one_bad_file_does_not_stop_it(run: Run) -> None:
     assert out.startswith("Known: ")
 
 
+def test_a_saved_answer_in_a_folder_is_no_video_of_it(run: Run, folder: Path, tmp_path: Path) -> None:
+    shutil.copy(folder / "videos" / "20260312_101530.mp4", tmp_path / "walk.mp4")
+    (tmp_path / "answer" / "masks").mkdir(parents=True)
+    for name in ("overlay.mp4", "masks/00001.mp4"):
+        shutil.copy(folder / "videos" / "20260311_120000.mp4", tmp_path / "answer" / name)
+    (tmp_path / "answer" / "result.json").write_text("{}")
+    code, out, err = run(f"memory add {tmp_path} --memory {tmp_path / 'memory'}")
+    assert (code, err) == (0, "")
+    assert [line.split("/")[-1] for line in out.splitlines()] == ["walk.mp4 (time from the file date)"]
+    assert run(f"memory add {tmp_path / 'answer' / 'overlay.mp4'} --memory {tmp_path / 'memory'}")[0] == 0
+
+
 def test_ask_in_words_and_as_a_result(run: Run, filled: Path) -> None:
     code, out, err = run("memory ask --memory filled --query front.png --query scene.png")
     assert (code, err) == (0, "")

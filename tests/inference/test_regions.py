@@ -15,11 +15,11 @@ from egohieraloc.errors import OutputError
 from egohieraloc.inference.chunks import PHASES, sparse_chunks
 from egohieraloc.inference.regions import (
     CODEWORDS,
+    COUNTED,
     PROTOTYPES,
-    REGIONS,
     RegionMemory,
+    centres,
     codebook,
-    k_means,
     prototypes,
 )
 
@@ -42,49 +42,58 @@ def memory(tmp_path: Path) -> RegionMemory:
 
 
 def test_few_kinds_of_vectors_are_found_exactly() -> None:
-    """In two batches of their own, whatever their shares."""
-    kinds = np.linalg.qr(RANDOM.normal(size=(8, 8)))[0].astype(np.float32)
-    cells = np.stack([kinds[:4][np.arange(40) % 4], kinds[4:][np.minimum(np.arange(40) // 4, 3)]])
-    found = k_means(cells, 12)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=2), 1, atol=1e-5)
-    for batch, some in enumerate((kinds[:4], kinds[4:])):
-        np.testing.assert_allclose((found[batch] @ some.T).max(0), 1, atol=1e-5)
-        np.testing.assert_allclose((found[batch] @ some.T).max(1), 1, atol=1e-5)
+    """Whatever their lengths and shares."""
+    kinds = np.linalg.qr(RANDOM.normal(size=(8, 8)))[0].astype(np.float32)[:4]
+    cells = kinds[np.minimum(np.arange(40) // 4, 3)] * RANDOM.uniform(0.5, 2, (40, 1)).astype(np.float32)
+    found = centres(cells, 12)
+    np.testing.assert_allclose((found @ kinds.T).max(0), 1, atol=1e-5)
+    np.testing.assert_allclose((found @ kinds.T).max(1), 1, atol=1e-5)
+
+
+def test_a_centre_is_in_the_middle_of_its_vectors() -> None:
+    middles = np.linalg.qr(RANDOM.normal(size=(96, 96)))[0].astype(np.float32)[:5]
+    around = (middles[:, None] + 0.03 * RANDOM.normal(size=(5, 60, 96))).astype(np.float32)
+    found = centres(around.reshape(-1, 96), 5)
+    assert (found @ middles.T).max(0).min() > 0.99
+    assert (around[:, 0] @ middles.T).max() / np.linalg.norm(around[0, 0]) < 0.98  # one alone is not
 
 
 def test_more_centres_than_vectors_repeat_them() -> None:
-    vectors = directions(3)[None]
-    similarity = k_means(vectors, 8)[0] @ vectors[0].T
+    vectors = directions(3)
+    similarity = centres(vectors, 8) @ vectors.T
     np.testing.assert_allclose(similarity.max(1), 1, atol=1e-6)
     np.testing.assert_allclose(similarity.max(0), 1, atol=1e-6)
 
 
-def test_an_object_among_regions_has_a_codeword_near_it() -> None:
-    """A few cells of one sample, of a kind of their own, among samples that look like each other."""
+def test_what_few_cells_show_has_a_codeword_of_its_own() -> None:
+    """One cell of one sample among cells that all differ a little."""
     kinds = np.linalg.qr(RANDOM.normal(size=(96, 96)))[0][:40].astype(np.float32)
-    match = np.round(127 * kinds[np.tile(np.arange(784) // 25, (8, 1))]).astype(np.int8)
-    match[5, 300:306] = np.round(127 * kinds[39])
+    cells = kinds[np.tile(np.arange(784) // 25, (8, 1))] + 0.05 * RANDOM.normal(size=(8, 784, 96))
+    cells[5, 300] = kinds[39]
+    match = np.round(80 * cells).astype(np.int8)
     found = codebook(match.transpose(0, 2, 1).reshape(8, 96, 28, 28))
     assert found.shape == (CODEWORDS, 96)
     assert (found.astype(np.float32) @ kinds[39]).max() / 127 > 0.95
-    assert (found.astype(np.float32) @ kinds[38]).max() / 127 < 0.1  # nobody saw it
+    assert (found.astype(np.float32) @ kinds[38]).max() / 127 < 0.3  # nobody saw it
 
 
 def test_a_query_is_few_prototypes() -> None:
     tokens = directions(100)
     assert prototypes(tokens).shape == (PROTOTYPES, WIDTH)
-    np.testing.assert_allclose(prototypes(tokens[:3]), tokens[:3], atol=1e-6)
-    assert REGIONS > PROTOTYPES
+    np.testing.assert_allclose((prototypes(tokens[:3]) @ tokens[:3].T).max(0), 1, atol=1e-6)
+    assert len(prototypes(tokens[:3])) == 3
 
 
-def test_similarity_is_that_of_the_best_pair(memory: RegionMemory) -> None:
+@pytest.mark.parametrize("count", [3, COUNTED, PROTOTYPES])
+def test_similarity_is_that_of_the_prototypes_that_find_the_most(memory: RegionMemory, count: int) -> None:
     numbers = sparse_chunks(150 * 16)
     books = {number: words() for number in numbers if number % 10}
     for number, book in books.items():
         memory.add(number, book)
-    query = directions(5)
+    query = directions(count)
     found = RegionMemory(memory.folder).similarity(query, numbers)
-    wanted = [(books[n] @ query.T).max() / 127 if n in books else np.nan for n in numbers]
+    best = {number: sorted((book @ query.T).max(0) / 127) for number, book in books.items()}
+    wanted = [np.mean(best[n][-COUNTED:]) if n in books else np.nan for n in numbers]
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     np.testing.assert_allclose(memory.similarity(query, numbers[:7]), wanted[:7], atol=1e-5)
     assert memory.similarity(query, numbers[:0]).shape == (0,)
@@ -97,7 +106,7 @@ def test_chunks_come_in_any_order_and_more_than_once(memory: RegionMemory) -> No
         memory.add(number, first)
     memory.add(2, second)
     assert [memory.has(number) for number in range(0, 12, PHASES)] == [True, True, False, False, True, False]
-    query = directions(3)
+    query = directions(1)
     found = memory.similarity(query, range(0, 12, PHASES))
     best = [(book @ query.T).max() / 127 for book in (first, second, first)]
     np.testing.assert_allclose(found[[0, 1, 4]], best, atol=1e-5)

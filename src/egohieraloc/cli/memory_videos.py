@@ -109,9 +109,11 @@ def _read_on_ray(opened: Memory, videos: Sequence[Video], given: common.SystemOp
 
 
 def _videos_in(paths: Iterable[Path]) -> Iterator[Path]:
-    """Files, folders of images, and the videos of other folders however deep, in the order of their names."""
+    """Files, folders of images, and the videos of other folders however deep, in the order of their names.
+    An answer that was saved among them is no video: its overlay would answer later questions."""
     for path in paths:
-        inside = sorted(path.rglob("*")) if path.is_dir() else []
+        answers = {file.parent for file in path.rglob("result.json")}
+        inside = sorted(file for file in path.rglob("*") if answers.isdisjoint(file.parents))
         videos = [p for p in inside if p.suffix.lower() in VIDEO_ENDINGS and p.is_file()]
         if path.is_dir() and not videos and not any(p.suffix.lower() in ENDINGS for p in inside):
             raise VideoError(f"The folder {path} holds neither videos nor images.")
