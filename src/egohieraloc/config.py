@@ -158,7 +158,7 @@ class SearchConfig:
     coarse_margin: float = 5.0  # logits below the best coarse score that are still decoded
     coarse_neighbours: int = 3  # samples beside them that are decoded too
     max_decoded: int = 200  # of these at most so many, and their neighbours; 0: without limit, and no probes
-    probe: int = 6  # promising samples that one probe stands for: decoded are those that may decide; 0: all
+    probe: int = 12  # promising samples that one probe stands for: decoded are those that may decide; 0: all
     second_look: bool = True  # see the best appearances again, from close by, where the video can be read
     look_back: bool = True  # without a second look: search for the best appearances in the query's image
     look_appearances: int = 5  # so many of them ...

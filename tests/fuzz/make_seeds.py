@@ -33,7 +33,8 @@ from egohieraloc.inference.packing import DTYPES, PackedFeatures
 from egohieraloc.inference.regions import CODEWORDS, RegionMemory
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.memory.catalogue import APPLICATION, SCHEMA, VERSION
-from egohieraloc.models.compiled import PartGraph, write_parts
+from egohieraloc.models.compiled import write_parts
+from egohieraloc.models.graphs import PartGraph
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import save_weights
 from egohieraloc.query import Query

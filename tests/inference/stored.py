@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,13 +71,24 @@ def encode_all(video: Video, predictor: Any, store: FeatureStore) -> EncodedVide
     return encoded
 
 
-def decoded(score: float, left: float = 0.0, shot: int | None = None) -> Decoded:
+def decoded(score: float, left: float = 0.0, shot: int | None = None, *, outlined: bool = True) -> Decoded:
     """An answer with a box 8 pixels wide and 4 high on the canvas, and a mask with one cell. Samples of one
     shot show the same scene, those of different ones have nothing in common."""
+    cells = None if outlined else np.zeros((1, 2, 2), np.float32)
     scene = None if shot is None else np.eye(8, dtype=np.float32)[shot]
     mask = np.zeros((8, 8), np.uint8)
     mask[4, 4] = 255
-    return Decoded(score, Box(left, 10, left + 8, 14), mask, MAPS, scene)
+    return Decoded(score, Box(left, 10, left + 8, 14), mask, MAPS, scene, cells)
+
+
+class Draws:
+    """A predictor that draws masks later."""
+
+    largest_batch = 16
+
+    def outlined(self, packed: object, seen: Sequence[Decoded]) -> list[Decoded]:
+        assert all(each.cells is not None for each in seen)
+        return [replace(each, cells=None) for each in seen]
 
 
 class Counts(list[int]):
@@ -95,13 +106,12 @@ class Counts(list[int]):
 
 
 @dataclass
-class NumberReader:
+class NumberReader(Draws):
     """A predictor whose descriptors are the images' grey values; its state counts what it has seen."""
 
     config: SimpleNamespace
     encoded: list[int]
     batches: list[list[int]]
-    largest_batch: int = 16
     encode_batch: int = 8
 
     @classmethod
@@ -126,10 +136,13 @@ class NumberReader:
     def start(self, query: object, *, runs: int = 1) -> Counts:
         return Counts([0] * runs)
 
-    def decode(self, query: object, features: PackedFeatures, state: Counts) -> tuple[list[Decoded], Counts]:
+    def decode(
+        self, query: object, features: PackedFeatures, state: Counts, *, outlined: bool = True
+    ) -> tuple[list[Decoded], Counts]:
         values = features.match[:, 0, 0, 0].tolist()
         assert values
         self.batches.append(values)
         times = len(values) // len(state)
         counted = [count + time for count in state for time in range(times)]
-        return [decoded(c, left=v) for c, v in zip(counted, values, strict=True)], state.after(times)
+        seen = [decoded(c, left=v, outlined=outlined) for c, v in zip(counted, values, strict=True)]
+        return seen, state.after(times)

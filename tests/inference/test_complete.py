@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from stored import Counts, decoded, sampled, search_over
+from stored import Counts, Draws, decoded, sampled, search_over
 
 from egohieraloc.config import SearchConfig, TemporalConfig
 from egohieraloc.inference.answer import Answer, answer
@@ -33,7 +33,7 @@ class Video(EncodedVideo):
         return list(samples)
 
 
-class Seer:
+class Seer(Draws):
     """Knows how well each sample matches the best one; the state counts samples."""
 
     config = SimpleNamespace(input_size=32)
@@ -60,12 +60,16 @@ class Seer:
     def start(self, template: str, *, runs: int = 1) -> Counts:
         return Counts([0] * runs)
 
-    def decode(self, template: str, packed: list[int], state: Counts) -> tuple[list[Decoded], Counts]:
+    def decode(
+        self, template: str, packed: list[int], state: Counts, *, outlined: bool
+    ) -> tuple[list[Decoded], Counts]:
         times = len(packed) // len(state)
         assert times <= BLOCK
         self.asked += packed
         self.seen.update(packed)
-        seen = [decoded(self.scores[s], left=self.lefts[s], shot=self.shot(s)) for s in packed]
+        seen = [
+            decoded(self.scores[s], left=self.lefts[s], shot=self.shot(s), outlined=outlined) for s in packed
+        ]
         return seen, state.after(times)
 
 
@@ -90,6 +94,19 @@ def test_neighbours_that_look_like_the_best_sample_join() -> None:
     assert joined[7].score == 0.9
     assert joined[5].score == 0.8  # sure enough by itself
     assert joined[4].score == 0.9
+
+
+def test_masks_are_drawn_of_the_whole_appearance_alone() -> None:
+    """Also of what the query saw and no appearance held so far."""
+    scores = [0.0, 0.0, 0.0, 0.9, 0.0, 0.9, 0.9, 0.9, 0.0, 0.0, 0.0, 0.0]
+    own = {4: 0.3, 5: 0.8, 6: 0.6}
+    seer = Seer(scores)
+    known = {sample: decoded(score, outlined=sample != 4) for sample, score in own.items()}
+    whole, joined = complete(search_over(Video(len(scores)), seer), known, (5, 6))
+    assert whole == (3, 7)
+    assert joined[4].score == 0.3
+    assert {sample for sample, said in joined.items() if said.cells is None} == set(range(3, 8))
+    assert len(joined) > 5
 
 
 def test_short_gaps_are_bridged_and_long_ones_end_it() -> None:

@@ -9,7 +9,7 @@ import torch
 from egohieraloc.config import TrackerConfig, preset
 from egohieraloc.errors import VideoError
 from egohieraloc.images import write_image
-from egohieraloc.inference.tracker import follow, stored_samples
+from egohieraloc.inference.tracker import encoded_samples, follow, stored_samples
 from egohieraloc.localize import Localizer
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import save_weights
@@ -51,6 +51,16 @@ def test_stored_features_give_the_same_walk(localizer, video, backward):
         assert a.score == pytest.approx(b.score, abs=0.02)
         assert a.box.xyxy == pytest.approx(b.box.xyxy, abs=2)
         assert a.time_s == b.time_s
+
+
+def test_frames_of_a_walk_are_encoded_some_at_a_time(localizer, video, monkeypatch):
+    predictor, sizes = localizer.predictor, []
+    encode = predictor.encode
+    monkeypatch.setattr(predictor, "encode", lambda canvases: sizes.append(len(canvases)) or encode(canvases))
+    samples = list(encoded_samples(predictor, video, np.arange(18, 7, -1)))
+    assert sizes == [8, 3]
+    assert [s.index for s in samples] == [s.image().index for s in samples] == list(range(18, 7, -1))
+    assert all(len(s.packed) == 1 for s in samples)
 
 
 def test_samples_come_in_the_order_asked_and_chunks_are_read_once(localizer, video, monkeypatch):

@@ -56,7 +56,9 @@ def test_batches_come_in_few_sizes_and_carry_the_state_on(
 ) -> None:
     query, long = predictor.prepare(QUERY), packed[np.arange(23) % 3]
     match, sizes = predictor.match, []
-    monkeypatch.setattr(predictor, "match", lambda q, p, s: (sizes.append(len(p)), match(q, p, s))[1])
+    monkeypatch.setattr(
+        predictor, "match", lambda q, p, s, **how: (sizes.append(len(p)), match(q, p, s, **how))[1]
+    )
     together, last = predictor.decode(query, long, predictor.start(query))
     assert sizes == [16, 4, 2, 1]
     state, alone = predictor.start(query), []
@@ -65,6 +67,28 @@ def test_batches_come_in_few_sizes_and_carry_the_state_on(
         alone += answers
     assert [a.score for a in together] == [a.score for a in alone]
     assert torch.equal(last.position, state.position)
+
+
+def test_masks_drawn_later_are_those_drawn_at_once(predictor: Predictor, packed: PackedFeatures) -> None:
+    query = predictor.prepare(QUERY)
+    at_once, last = predictor.decode(query, packed, predictor.start(query))
+    rough, state = predictor.decode(query, packed, predictor.start(query), outlined=False)
+    assert torch.equal(last.position, state.position)
+    for one, other, later in zip(at_once, rough, predictor.outlined(packed, rough), strict=True):
+        assert one.score == other.score == later.score
+        assert (one.cells is None, other.cells is None, later.cells is None) == (True, False, True)
+        assert other.mask.shape == one.mask.shape
+        errors = [np.abs(each.mask.astype(float) - one.mask).mean() for each in (later, other)]
+        assert errors[0] < 0.1  # of 255: rounding of bfloat16
+        assert errors[1] > 0.5
+
+
+def test_a_score_that_is_made_of_the_mask_has_one(predictor: Predictor, packed: PackedFeatures) -> None:
+    network = EgoHieraLocNet(replace(predictor.config, ram=replace(predictor.config.ram, score="mask")))
+    by_mask = Predictor(Weights(network.eval(), Calibration(), "test"), device="cpu")
+    query = by_mask.prepare(QUERY)
+    answers, _ = by_mask.decode(query, packed, by_mask.start(query), outlined=False)
+    assert all(answer.cells is None for answer in answers)
 
 
 @pytest.mark.parametrize("count", [5, 18])

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from stored import Counts, decoded, sampled, search_over
+from stored import Counts, Draws, decoded, sampled, search_over
 
 from egohieraloc.config import SearchConfig, TemporalConfig
 from egohieraloc.inference.answer import answer
@@ -44,10 +44,9 @@ class Video(EncodedVideo):
         pass
 
 
-class Oracle:
+class Oracle(Draws):
     """Knows the score of each sample, and nearly knows it without state; counts what it is asked."""
 
-    largest_batch = 16
     calibration = Calibration()
     can_follow = True
 
@@ -69,11 +68,16 @@ class Oracle:
         self.followed += samples
         return state.after(len(samples))
 
-    def decode(self, query: object, samples: list[int], state: Counts) -> tuple[list[Decoded], Counts]:
+    def decode(
+        self, query: object, samples: list[int], state: Counts, *, outlined: bool = True
+    ) -> tuple[list[Decoded], Counts]:
         self.decoded |= set(samples)
         times = len(samples) // len(state)
         counted = [count + time for count in state for time in range(times)]
-        answers = [decoded(float(self.known[s]), left=c) for s, c in zip(samples, counted, strict=True)]
+        answers = [
+            decoded(float(self.known[s]), left=c, outlined=outlined)
+            for s, c in zip(samples, counted, strict=True)
+        ]
         return answers, state.after(times)
 
 
@@ -116,6 +120,16 @@ def test_few_are_decoded_and_the_answer_is_the_same(seed: int) -> None:
     assert len(oracle.decoded) <= DECODED_AT_MOST
     assert oracle.decoded < exhaustive.decoded
     assert not exhaustive.probed
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_masks_are_drawn_for_appearances_alone(seed: int) -> None:
+    found, _ = asked(*long_video(seed), CONFIG)
+    assert isinstance(found.track, ResponseTrack)
+    shown = {p.sample for track in (found.track, *found.alternatives) for p in track.predictions}
+    drawn = {sample for sample, said in found.decoded.items() if said.cells is None}
+    assert drawn == shown & found.decoded.keys()
+    assert drawn < found.decoded.keys()
 
 
 def test_an_object_that_is_everywhere_costs_no_more() -> None:

@@ -16,9 +16,11 @@ import torch
 from egohieraloc import Localizer, Query, Video, demo
 from egohieraloc.config import preset
 from egohieraloc.errors import ConfigError, WeightsError
+from egohieraloc.inference.packing import unpack
 from egohieraloc.inference.predict import Predictor
-from egohieraloc.models import compiled
+from egohieraloc.models import compiled, graphs
 from egohieraloc.models.compiled import SUFFIX, CompiledDpm, read_parts
+from egohieraloc.models.graphs import FrameGraph
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Weights, find_weights, load_weights, save_weights
 from egohieraloc.training.quantize import quantize
@@ -50,33 +52,66 @@ def test_it_is_chosen_where_it_can_be(tiny: Weights) -> None:
     assert Predictor(replace(tiny, parts=None), device="cpu").engine == "torch"
 
 
-def test_the_encoder_is_compiled_for_the_first_frame(tiny: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each graph that is compiled, whether it must be in full precision."""
+    asked: list[bool] = []
+    real = graphs.compile_model
+
+    def compile_model(model: object, *, exact: bool = False, **options: object) -> object:
+        asked.append(exact)
+        return real(model, exact=exact, **options)
+
+    for module in (graphs, compiled):
+        monkeypatch.setattr(module, "compile_model", compile_model)
+    return asked
+
+
+def test_the_encoder_is_compiled_for_the_first_frame(tiny: Weights, compilations: list[bool]) -> None:
     """A question about a stored video does not wait for it."""
-    made: list[object] = []
-    real = compiled._compile
-    monkeypatch.setattr(compiled, "_compile", lambda model, **how: made.append(model) or real(model, **how))
     predictor = Predictor(tiny, device="cpu")
-    before = len(made)
-    for _ in range(2):
-        predictor.encode(images(1, 224))
-        assert len(made) == before + 1
+    before = len(compilations)
+    for count in (1, 3):
+        predictor.encode(images(count, 224))
+        assert len(compilations) == before + 1
+
+
+def test_a_question_compiles_nothing(tiny: Weights, compilations: list[bool]) -> None:
+    """However many samples it decodes at a time; a query of two views has twice the tokens and does."""
+    predictor = Predictor(tiny, device="cpu")
+    packed = predictor.encode(images(3, tiny.network.config.input_size))
+    one = Query(images(1, 96)[0], Box(20, 20, 70, 70))
+    before = len(compilations)
+    for query, more in ((one, 0), (replace(one, others=(one,)), 1)):
+        prepared = predictor.prepare(query)
+        for count in (1, 3, 2):
+            predictor.decode(prepared, packed[:count], predictor.start(prepared))
+            assert len(compilations) == before + more
 
 
 @pytest.mark.parametrize("without", [False, True])
 def test_without_tiles_the_decoder_is_in_full_precision(
-    tiny: Weights, monkeypatch: pytest.MonkeyPatch, without: bool
+    tiny: Weights, monkeypatch: pytest.MonkeyPatch, compilations: list[bool], without: bool
 ) -> None:
-    asked: list[bool] = []
-    real = compiled._compile
-
-    def compile_(model: object, *, exact: bool = False) -> object:
-        asked.append(exact)
-        return real(model, exact=exact)
-
     monkeypatch.setattr(compiled, "without_tiles", lambda: without)
-    monkeypatch.setattr(compiled, "_compile", compile_)
     Predictor(tiny, device="cpu")
-    assert asked == [True, without, without]  # the DPM always
+    assert compilations == [True, without, without]  # the DPM always
+
+
+def test_a_frame_says_the_same_whatever_is_beside_it() -> None:
+    """More frames than are run at once, each with its own answer in its own place."""
+    from openvino import Model
+    from openvino import opset13 as op
+
+    frames = op.parameter([-1, 2], np.float32)
+    tokens = op.parameter([1, -1, 2], np.float32)
+    slow = op.reduce_sum(op.tanh(tokens), op.constant(np.array([1])), False)
+    graph = FrameGraph(Model([op.add(frames, slow), op.negative(frames)], [frames, tokens]))
+    values = torch.arange(40.0).view(20, 2)
+    for count in (3, 5):
+        added, negative = graph([values], [torch.ones(1, count, 2)])
+        torch.testing.assert_close(added, values + count * np.tanh(1))
+        torch.testing.assert_close(negative, -values)
 
 
 def test_both_parts_are_in_8_bits(tiny: Weights) -> None:
@@ -142,6 +177,30 @@ def test_scores_alone_are_those_of_the_whole_decoder(tiny: Weights) -> None:
         query = predictor.prepare(Query(images(1, 96)[0], Box(20, 20, 70, 70)))
         whole, _ = predictor.decode(query, packed, predictor.start(query, runs=3))
         np.testing.assert_allclose(predictor.scores(query, packed), [each.score for each in whole], atol=1e-6)
+
+
+def test_masks_drawn_later_are_those_drawn_at_once(tiny: Weights) -> None:
+    predictor = Predictor(tiny, device="cpu")
+    packed = predictor.encode(images(3, tiny.network.config.input_size))
+    query = predictor.prepare(Query(images(1, 96)[0], Box(20, 20, 70, 70)))
+    at_once, _ = predictor.decode(query, packed, predictor.start(query))
+    rough, _ = predictor.decode(query, packed, predictor.start(query), outlined=False)
+    for one, later in zip(at_once, predictor.outlined(packed, rough), strict=True):
+        assert one.score == later.score
+        assert one.box == later.box
+        np.testing.assert_array_equal(one.mask, later.mask)
+
+
+def test_masks_of_some_frames(tiny: Weights) -> None:
+    predictor = Predictor(tiny, device="cpu")
+    features = unpack(predictor.encode(images(3, tiny.network.config.input_size)), predictor.device)
+    query = predictor.prepare(Query(images(1, 96)[0], Box(20, 20, 70, 70))).template
+    state = predictor.network.initial_state(query)
+    with torch.inference_mode():
+        whole = predictor.network.match(query, features, state)[0].ram
+        some = predictor.network.match(query, features, state, outlined=torch.tensor([2, 0]))[0].ram
+    torch.testing.assert_close(some.mask_logits, whole.mask_logits[[2, 0]])
+    torch.testing.assert_close(some.cell_logits, whole.cell_logits)
 
 
 def test_parts_of_other_weights_are_refused(tiny: Weights, tmp_path: Path) -> None:
@@ -213,7 +272,7 @@ def test_where_it_cannot_run(tiny: Weights, monkeypatch: pytest.MonkeyPatch) -> 
     def missing() -> None:
         raise ModuleNotFoundError("No module named 'openvino'")
 
-    monkeypatch.setattr(compiled, "_core", missing)
+    monkeypatch.setattr(compiled, "core", missing)
     with pytest.raises(ConfigError, match="pip install openvino"):
         Predictor(tiny, device="cpu", engine="openvino")
     monkeypatch.setattr(platform, "machine", lambda: "arm64")

@@ -85,7 +85,8 @@ def complete(
         own = joined.get(sample)
         if own is None or own.score < min(other.score, config.complete):
             joined[sample] = other
-    return (back.farthest, forth.farthest), joined
+    whole = back.farthest, forth.farthest
+    return whole, search.outlined(joined, range(whole[0], whole[1] + 1))
 
 
 class _Walk:
@@ -135,7 +136,7 @@ def _walk_side_by_side(search: QuerySearch, template: SearchTemplate, walks: Seq
         ahead = [walk.samples[len(walk.seen) :] for walk in on_foot]
         size = min(BLOCK, max(map(len, ahead)))
         block = next(blocks_side_by_side(ahead, size))
-        answers, state = predictor.decode(template, search.video.pick(block), state)
+        answers, state = predictor.decode(template, search.video.pick(block), state, outlined=False)
         for number, walk in enumerate(on_foot):
             rows = slice(number * size, (number + 1) * size)
             walk.see(block[rows], answers[rows])

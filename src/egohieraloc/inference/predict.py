@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -77,6 +77,7 @@ class Decoded:
     mask: Bytes  # (4h, 4w) probability * 255 on the canvas grid of stride 4
     maps: CanvasMaps
     scene: NDArray[np.float32] | None = None  # (D,) the sample's mean descriptor, where it is known
+    cells: NDArray[np.float32] | None = None  # (C, h, w) where box and mask are rough: `Predictor.outlined`
 
 
 def choose_device(name: str | None = None) -> torch.device:
@@ -233,11 +234,12 @@ class Predictor:
             return self.network.follow(query.template, cells, state)
 
     def decode(
-        self, query: SearchTemplate, packed: PackedFeatures, state: QamState
+        self, query: SearchTemplate, packed: PackedFeatures, state: QamState, *, outlined: bool = True
     ) -> tuple[list[Decoded], QamState]:
         """Decode consecutive samples, carrying the state on; several runs of them go side by side.
 
         packed: B*T samples, run by run, of the B runs that the state has; the answers come in the same order.
+        outlined: with their masks, which are half of the work; else see `outlined`.
         """
         numbers = np.arange(len(packed)).reshape(len(state), -1)
         decoded: dict[int, Decoded] = {}
@@ -247,25 +249,32 @@ class Predictor:
             size = _power_of_two(min(self.largest_batch // len(state), numbers.shape[1] - done))
             rows = numbers[:, done : done + size].ravel()
             some = packed[rows]
-            output, state = self.match(query, some, state)
+            output, state = self.match(query, some, state, outlined=outlined)
             scenes = mean_descriptors(some.match)
             seen = (replace(d, scene=s) for d, s in zip(self._read(output), scenes, strict=True))
             decoded |= zip(rows.tolist(), seen, strict=True)
             done += size
         return [decoded[row] for row in range(len(packed))], state
 
+    def outlined(self, packed: PackedFeatures, seen: Sequence[Decoded]) -> list[Decoded]:
+        """Samples that were decoded without masks, with them, as if they had been decoded so at first."""
+        with self._running():
+            features = unpack(packed, self.device)
+            kept = [each.cells for each in seen if each.cells is not None]
+            cells = torch.from_numpy(np.stack(kept)).to(self.device)
+            logits = self.network.ram.outline(cells.to(features.fine4.dtype), features.fine8, features.fine4)
+        return [
+            replace(each, box=box or each.box, mask=mask, cells=None)
+            for each, (box, mask) in zip(seen, self._outlines(logits), strict=True)
+        ]
+
     def scores(self, query: SearchTemplate, packed: PackedFeatures) -> NDArray[np.float32]:
         """Scores (N,) of samples that have nothing to do with each other: no state, no mask, no box."""
-        masks = self.config.ram.score == "mask"
-        nothing = None if masks else torch.empty(0, dtype=torch.long, device=self.device)
         found = []
         for start in range(0, len(packed), self.largest_batch):
             some = packed[start : start + self.largest_batch]
-            state = self.start(query, runs=len(some))
-            with self._running():
-                features = unpack(some, self.device, outlines=masks)
-                output, _ = self.network.match(query.template, features, state, outlined=nothing)
-                found.append(_numpy(torch.sigmoid(output.ram.score_logit.float())))
+            output, _ = self.match(query, some, self.start(query, runs=len(some)), outlined=False)
+            found.append(_numpy(torch.sigmoid(output.ram.score_logit.float())))
         return np.concatenate(found) if found else np.zeros(0, np.float32)
 
     def decode_images(self, query: SearchTemplate, canvases: Sequence[Rgb]) -> list[Decoded]:
@@ -277,25 +286,37 @@ class Predictor:
         return decoded
 
     def match(
-        self, query: SearchTemplate, packed: PackedFeatures, state: QamState
+        self, query: SearchTemplate, packed: PackedFeatures, state: QamState, *, outlined: bool = True
     ) -> tuple[MatchOutput, QamState]:
-        """The network's raw output."""
+        """The network's raw output. Without `outlined` it has no masks, unless the score is made of them."""
+        masks = outlined or self.config.ram.score == "mask"
+        wanted = None if masks else torch.empty(0, dtype=torch.long, device=self.device)
         with self._running():
-            return self.network.match(query.template, unpack(packed, self.device), state)
+            features = unpack(packed, self.device, outlines=masks)
+            return self.network.match(query.template, features, state, outlined=wanted)
 
     def _read(self, output: MatchOutput) -> list[Decoded]:
         ram = output.ram
-        masks = _numpy(torch.sigmoid(ram.mask_logits.float()))
-        scores = _numpy(torch.sigmoid(ram.score_logit))
-        boxes = _numpy(_best_boxes(ram.cell_logits, ram.boxes))
-        size = self.config.input_size
-        stride = size / masks.shape[-1]
-        decoded = []
-        for mask, score, fallback, maps in zip(masks, scores, boxes, self._maps(output), strict=True):
-            tight = box_from_mask(mask)
-            box = Box(*(v * stride for v in tight.xyxy)) if tight else _sorted_box(fallback * size)
-            decoded.append(Decoded(float(score), box, (mask * 255).astype(np.uint8), maps))
-        return decoded
+        scores = _numpy(torch.sigmoid(ram.score_logit.float()))
+        boxes = _numpy(_best_boxes(ram.cell_logits, ram.boxes)) * self.config.input_size
+        outlines: Iterable[tuple[Box | None, Bytes]] = self._outlines(ram.mask_logits)
+        cells: Iterable[NDArray[np.float32] | None] = [None] * len(scores)
+        if not len(ram.mask_logits):
+            rough = _numpy(torch.sigmoid(ram.cell_logits.float()) * 255).astype(np.uint8)
+            outlines = ((None, each.repeat(4, 0).repeat(4, 1)) for each in rough)
+            cells = _numpy(ram.cells.float())
+        rows = zip(scores, boxes, outlines, self._maps(output), cells, strict=True)
+        return [
+            Decoded(float(score), box or _sorted_box(said), mask, maps, cells=left)
+            for score, said, (box, mask), maps, left in rows
+        ]
+
+    def _outlines(self, logits: Tensor) -> Iterator[tuple[Box | None, Bytes]]:
+        """The box, where there is one, and the mask of each sample."""
+        for mask in _numpy(torch.sigmoid(logits.float())):
+            tight, stride = box_from_mask(mask), self.config.input_size / mask.shape[-1]
+            box = Box(*(v * stride for v in tight.xyxy)) if tight else None
+            yield box, (mask * 255).astype(np.uint8)
 
     def _maps(self, output: MatchOutput) -> Iterator[CanvasMaps]:
         followed = output.qam

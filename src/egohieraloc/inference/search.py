@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -75,7 +75,8 @@ class QuerySearch:
         return between(scores)
 
     def decode(self, coarse: Floats) -> dict[int, Decoded]:
-        """Decode the samples that may matter, by sample number: see probing.py."""
+        """Decode the samples that may matter, by sample number: see probing.py. Those that no appearance
+        holds may have no masks."""
         chosen = np.flatnonzero(promising(coarse, self.config)).tolist()
         stretches = [stretch[:: self.config.stride] for stretch in runs(chosen)]
         if self.config.propagate_above is not None:
@@ -92,7 +93,19 @@ class QuerySearch:
             within = {samples[0]: followed[run] for run, samples in joined}
             decoded |= self._decode([samples for _, samples in joined], within=within, known=len(decoded))
             probed.done[wanted] = True
-        return decoded
+        choice = self.choice(decoded)
+        found = (choice.chosen, *choice.alternatives) if choice.chosen else ()
+        return self.outlined(decoded, [s for start, end in found for s in range(start, end + 1)])
+
+    def outlined(self, decoded: Mapping[int, Decoded], samples: Iterable[int]) -> dict[int, Decoded]:
+        """What was decoded, with masks at least for some samples."""
+        waiting = [s for s in samples if s in decoded and decoded[s].cells is not None]
+        drawn: dict[int, Decoded] = {}
+        for start in range(0, len(waiting), self.predictor.largest_batch):
+            some = waiting[start : start + self.predictor.largest_batch]
+            seen = self.predictor.outlined(self.video.pick(some), [decoded[sample] for sample in some])
+            drawn |= zip(some, seen, strict=True)
+        return {**decoded, **drawn}
 
     def _probes(self, pieces: Sequence[Piece]) -> Floats:
         samples = [piece.probed for piece in pieces if piece.probed is not None]
@@ -167,7 +180,8 @@ class QuerySearch:
             state = self._state_before([stretch[0] for stretch in group], within)
             size = max(BLOCK, self.predictor.largest_batch // len(group))
             for block in blocks_side_by_side(group, size):
-                answers, state = self.predictor.decode(self.query, self.video.pick(block), state)
+                features = self.video.pick(block)
+                answers, state = self.predictor.decode(self.query, features, state, outlined=within is None)
                 for sample, said in zip(block, answers, strict=True):
                     decoded.setdefault(sample, said)
                 self.progress("decode", known + len(decoded), total)

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 
 import numpy as np
 
 from egohieraloc.config import TrackerConfig
 from egohieraloc.errors import VideoError
-from egohieraloc.inference.chunks import STRETCH
+from egohieraloc.inference.chunks import CHUNK, STRETCH
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery, SearchTemplate
@@ -89,12 +89,16 @@ def stored_samples(video: Video, encoded: EncodedVideo, samples: Iterable[int]) 
 
 
 def encoded_samples(predictor: Predictor, video: Video, indices: Ints) -> Iterator[EncodedSample]:
-    """Frames by number, which rise or fall throughout, encoded one by one."""
-    for frame in _walk(video, indices):
-        height, width = frame.rgb.shape[:2]
-        canvas = Letterbox(width, height, predictor.config.input_size).apply(frame.rgb)
-        packed = predictor.encode([canvas])
-        yield EncodedSample(frame.index, frame.time_s, packed, partial(_itself, frame))
+    """Frames by number, which rise or fall throughout, encoded some at a time: each core takes one."""
+    frames, size = _walk(video, indices), predictor.config.input_size
+    while some := list(islice(frames, CHUNK)):
+        sides = [frame.rgb.shape[:2] for frame in some]
+        packed = predictor.encode(
+            [Letterbox(w, h, size).apply(f.rgb) for f, (h, w) in zip(some, sides, strict=True)]
+        )
+        for place, frame in enumerate(some):
+            features = packed[place : place + 1]
+            yield EncodedSample(frame.index, frame.time_s, features, partial(_itself, frame))
 
 
 def _itself(frame: Frame) -> Frame:

@@ -13,8 +13,6 @@ import platform
 import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -22,16 +20,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from egohieraloc.config import DpmConfig, RamConfig
+from egohieraloc.config import DpmConfig
 from egohieraloc.documents import parse_json
 from egohieraloc.errors import ConfigError, EgoHieraLocError, WeightsError
 from egohieraloc.files import atomic_path
 from egohieraloc.models.dpm import Dpm
+from egohieraloc.models.graphs import FrameGraph, PartGraph, compile_model, core
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.ram import RamOutput
 from egohieraloc.processor import without_tiles
-from egohieraloc.threads import usable_cores
 
 if TYPE_CHECKING:
     from egohieraloc.models.weights import Weights
@@ -40,24 +38,9 @@ SUFFIX = ".openvino"
 FORMAT = 1
 ABOUT = "about.json"
 PARTS = ("encoder", "decoder")
+CELL_LAYER = "__module.ram.cell/aten::_convolution/Convolution"  # reads the cells, as masks do
 MAX_BYTES = 1_000_000_000  # of all parts, unpacked
 Engine = Literal["torch", "compiled", "openvino"]
-# Frames at a time: OpenVINO keeps the memory of its largest batch, is hardly faster with more, and prepares
-# itself for each size of batch that it meets.
-ENCODED_FRAMES = 2
-DECODED_FRAMES = 4
-
-
-@dataclass(frozen=True)
-class PartGraph:
-    """An OpenVINO graph as it is stored."""
-
-    xml: bytes
-    weights: bytes
-
-    @property
-    def fingerprint(self) -> str:
-        return hashlib.blake2b(self.xml + self.weights, digest_size=8).hexdigest()
 
 
 class CompiledEncoder(nn.Module):
@@ -65,19 +48,15 @@ class CompiledEncoder(nn.Module):
 
     def __init__(self, graph: PartGraph, network: EgoHieraLocNet) -> None:
         super().__init__()
-        self._graph = graph
+        # Compiled for the first frame: a question about a video that is stored needs none of it.
+        self._graph = FrameGraph(graph.model())
         self._size = network.config.input_size
         self.precise = nn.Sequential(network.backbone, network.neck)
-
-    @cached_property
-    def _compiled(self) -> Any:
-        """Made for the first frame: a question about a video that is stored needs none of it."""
-        return _compile(_model(self._graph))
 
     def forward(self, frames: Tensor) -> FrameFeatures:
         """Maps (shapes in `Neck.forward`) of frames or windows (B, 3, H, W) in [0, 1]."""
         if frames.shape[-1] == self._size:
-            return FrameFeatures(*_run(self._compiled, [frames], at_a_time=ENCODED_FRAMES))
+            return FrameFeatures(*self._graph([frames]))
         features: FrameFeatures = self.precise(frames)
         return features
 
@@ -87,7 +66,7 @@ class CompiledDpm(Dpm):
 
     def __init__(self, config: DpmConfig) -> None:
         super().__init__(config)
-        self._compiled = _compile(_top_k_graph(config.top_k), exact=True)
+        self._compiled = compile_model(_top_k_graph(config.top_k), exact=True)
 
     def forward(
         self, cells: Tensor, tokens: Tensor, foreground: Tensor, background: Tensor
@@ -104,19 +83,23 @@ class CompiledDpm(Dpm):
         tokens, weight = tokens[member], weight[member]
         if len(tokens) < self.config.top_k:
             return super().foreground_map(cells, tokens, weight)
-        (found,) = _run(self._compiled, [cells.flatten(2)], [tokens * weight[:, None]])
+        given = [cells.flatten(2).float().contiguous().numpy(), (tokens * weight[:, None]).float().numpy()]
+        found = torch.from_numpy(self._compiled(given, share_inputs=True)[0])
         return found.view(len(cells), *cells.shape[2:])
 
 
 class CompiledDecoder(nn.Module):
     """The Regional Adaptation Module."""
 
-    def __init__(self, graph: PartGraph, config: RamConfig) -> None:
+    def __init__(self, graph: PartGraph, network: EgoHieraLocNet) -> None:
         super().__init__()
-        exact = without_tiles()
-        self._compiled = _compile(_model(graph), exact=exact)
-        self._unoutlined = _compile(_without_masks(_model(graph)), exact=exact)
-        self.config = config
+        self.config = network.config.ram
+        look, outline = _in_two(graph.model())
+        self._look = FrameGraph(look, exact=without_tiles())
+        self._outline = FrameGraph(outline, exact=without_tiles())
+        # For queries of one view ahead of the first one, for others when they come.
+        self._look.prepare(sum((size // 16) ** 2 for size in network.config.query_sizes))
+        self._outline.prepare()
 
     def forward(
         self,
@@ -129,37 +112,27 @@ class CompiledDecoder(nn.Module):
         outlined: Tensor | None = None,
         presence: bool = False,
     ) -> RamOutput:
-        """As `Ram.forward`, for one query; every frame gets its mask or none does, and the presence head is
-        not there."""
-        masks = outlined is None
-        if previous is not None or (outlined is not None and len(outlined)) or presence or len(tokens) > 1:
+        """As `Ram.forward`, for one query; the presence head is not there."""
+        if previous is not None or presence or len(tokens) > 1:
             raise ConfigError(
-                "The OpenVINO decoder takes one query at a time, makes every mask or none and no presence, "
-                "and remembers no frame. Use --engine torch."
+                "The OpenVINO decoder takes one query at a time, has no presence head and remembers no "
+                "frame. Use --engine torch."
             )
-        if not masks:
-            frames = [features.match, features.context, maps]
-            said = _run(self._unoutlined, frames, [tokens, sets], at_a_time=DECODED_FRAMES)
-            cell_logits, boxes, score_logit = said
-            return RamOutput(
-                cell_logits.new_empty(0), cell_logits, cell_logits.new_empty(0), boxes, score_logit
-            )
-        frames = [features.match, features.context, features.fine8, features.fine4, maps]
-        said = _run(self._compiled, frames, [tokens, sets], at_a_time=DECODED_FRAMES)
-        mask_logits, cell_logits, boxes, score_logit = said
-        return RamOutput(mask_logits, cell_logits, mask_logits.new_empty(0), boxes, score_logit)
+        cells, cell_logits, boxes, score_logit = self._look(
+            [features.match, features.context, maps], [tokens, sets]
+        )
+        wanted = [cells, features.fine8, features.fine4]
+        if outlined is not None:
+            wanted = [part.index_select(0, outlined) for part in wanted]
+        empty = cell_logits.new_empty(0)
+        return RamOutput(self.outline(*wanted), cell_logits, empty, boxes, score_logit, cells)
 
-
-def _run(
-    compiled: Any, frames: Sequence[Tensor], query: Sequence[Tensor] = (), *, at_a_time: int | None = None
-) -> list[Tensor]:
-    """What a graph makes of values of frames (B, ...), some or all at a time, and of those of a query."""
-    parts = []
-    for some in zip(*(value.split(at_a_time or len(value)) for value in frames), strict=True):
-        given = [value.float().contiguous().numpy() for value in (*some, *query)]
-        made = compiled(given, share_inputs=True).values()
-        parts.append([torch.from_numpy(value) for value in made])
-    return parts[0] if len(parts) == 1 else [torch.cat(column) for column in zip(*parts, strict=True)]
+    def outline(self, cells: Tensor, fine8: Tensor, fine4: Tensor) -> Tensor:
+        """As `Ram.outline`."""
+        if not len(cells):
+            return cells.new_empty(0, *fine4.shape[2:])
+        (logits,) = self._outline([cells, fine8, fine4])
+        return logits
 
 
 def part_fingerprints(network: EgoHieraLocNet) -> dict[str, str]:
@@ -218,19 +191,23 @@ def compile_parts(network: EgoHieraLocNet, graphs: Mapping[str, PartGraph]) -> N
     network.add_module("backbone", CompiledEncoder(graphs["encoder"], network))
     network.add_module("neck", nn.Identity())
     network.add_module("dpm", CompiledDpm(network.config.dpm))
-    network.add_module("ram", CompiledDecoder(graphs["decoder"], network.config.ram))
+    network.add_module("ram", CompiledDecoder(graphs["decoder"], network))
 
 
-def _model(graph: PartGraph) -> Any:
-    return _core().read_model(graph.xml, graph.weights)
-
-
-def _without_masks(decoder: Any) -> Any:
-    """The decoder with its other outputs alone, and the inputs they need."""
+def _in_two(decoder: Any) -> tuple[Any, Any]:
+    """The decoder up to its cells, which says where the object is, and from there to the mask."""
     import openvino
+    from openvino import opset13 as op
 
-    match, context, _, _, *others = decoder.get_parameters()
-    return openvino.Model(decoder.get_results()[1:], [match, context, *others])
+    match, context, fine8, fine4, *others = decoder.get_parameters()
+    mask, *said = decoder.get_results()
+    (reader,) = (node for node in decoder.get_ops() if node.get_friendly_name().startswith(CELL_LAYER))
+    cells = reader.input_value(0)
+    given = op.parameter(cells.get_partial_shape(), np.float32)
+    look = openvino.Model([op.result(cells), *said], [match, context, *others]).clone()
+    for place in cells.get_target_inputs():
+        place.replace_source_output(given.output(0))
+    return look, openvino.Model([mask], [given, fine8, fine4])
 
 
 def _top_k_graph(k: int) -> Any:
@@ -242,21 +219,6 @@ def _top_k_graph(k: int) -> Any:
     highest = op.topk(op.matmul(tokens, cells, False, False), op.constant(np.int64(k)), 1, "max", "none")
     mean = op.reduce_mean(highest.output(0), op.constant(np.int64(1)), False)
     return openvino.Model([mean], [cells, tokens])
-
-
-def _compile(model: Any, *, exact: bool = False) -> Any:
-    """`exact`: in full precision also where the processor is faster in less."""
-    options = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": usable_cores()}
-    if exact:
-        options["INFERENCE_PRECISION_HINT"] = "f32"
-    return _core().compile_model(model, "CPU", options)
-
-
-@cache
-def _core() -> Any:
-    import openvino
-
-    return openvino.Core()
 
 
 def usable_parts(weights: Weights, device: torch.device, engine: str | None) -> dict[str, PartGraph] | None:
@@ -288,7 +250,7 @@ def _parts_for(weights: Weights, device: torch.device) -> dict[str, PartGraph]:
             f"There is no {SUFFIX} file beside these weights. Make one: `egohieraloc quantize`."
         )
     try:
-        _core()
+        core()
     except ImportError as error:
         raise ConfigError(
             f"The engine openvino cannot be loaded ({error}). `pip install openvino` makes answers faster."

@@ -255,6 +255,7 @@ class EgoHieraLocNet(nn.Module):
             ram.boxes            (B*T, 4, h, w)   of the object as each cell predicts it, xyxy in [0, 1]
             ram.presence_logit   (B*T,)           of the presence head; (0,) where it is not read
             ram.score_logit      (B*T,)           of the frame, by `ram.score`; rows as the masks for "mask"
+            ram.cells            (B*T, C, h, w)   what a mask is drawn from, then or later
 
         The state that goes on has B rows: position, drift and semi_axes (B, 2), following (B,).
         """

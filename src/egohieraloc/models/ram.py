@@ -72,6 +72,7 @@ class RamOutput:
     presence_logit: Tensor  # (B,) is it in the frame? By a head of its own; (0,) where nobody reads it
     boxes: Tensor  # (B, 4, H/16, W/16) as each cell predicts it, xyxy in [0, 1]
     score_logit: Tensor  # (B,) is it in the frame? By what `RamConfig.score` names; one a mask for "mask"
+    cells: Tensor  # (B, C, H/16, W/16) what masks are drawn from: see `Ram.outline`
 
     @staticmethod
     def interleaved(frames: list[RamOutput], outlined: Tensor | None) -> RamOutput:
@@ -146,9 +147,7 @@ class Ram(nn.Module):
         previous: (B*T, H, W) the object's cells in the frame before, with `RamConfig.propagation`;
         outlined: numbers of the frames whose masks are wanted, None for all; presence: also read that head.
         """
-        context, fine8, fine4 = features.context, features.fine8, features.fine4
-        if not self.config.feedback:
-            context, fine8, fine4 = (torch.zeros_like(m) for m in (context, fine8, fine4))
+        context = self._fed_back(features.context)
         dtype = context.dtype
         match, maps = features.match.to(dtype), maps.to(dtype)
         cells = self.enter(torch.cat([match, resize(context, match), maps], 1))
@@ -158,10 +157,10 @@ class Ram(nn.Module):
             cells = self._attend(cells, tokens, sets)
         cells = self.mix(torch.cat([cells, maps], 1))
         cell_logits = self.cell(cells)[:, 0].float()
-        wanted = [cells, fine8, fine4]
+        wanted = [cells, features.fine8, features.fine4]
         if outlined is not None:
             wanted = [part.index_select(0, outlined) for part in wanted]
-        mask_logits = self.decoder(*wanted)
+        mask_logits = self.outline(*wanted)
         presence_logit = cell_logits.new_empty(0)
         if presence or self.config.score == "presence":
             presence_logit = self._presence(cells, cell_logits, maps)
@@ -171,7 +170,15 @@ class Ram(nn.Module):
             score_logit = mask_confidence(mask_logits.float().sigmoid()).logit()
         else:
             score_logit = cell_score(cell_logits)
-        return RamOutput(mask_logits, cell_logits, presence_logit, self._boxes(cells), score_logit)
+        return RamOutput(mask_logits, cell_logits, presence_logit, self._boxes(cells), score_logit, cells)
+
+    def outline(self, cells: Tensor, fine8: Tensor, fine4: Tensor) -> Tensor:
+        """Mask logits (B, H/4, W/4) of frames from their cells and their finer maps."""
+        logits: Tensor = self.decoder(cells, self._fed_back(fine8), self._fed_back(fine4))
+        return logits
+
+    def _fed_back(self, stage: Tensor) -> Tensor:
+        return stage if self.config.feedback else torch.zeros_like(stage)
 
     def _attend(self, cells: Tensor, tokens: Tensor, sets: Tensor) -> Tensor:
         """Cells (B*T, C, H, W) after looking at their query's tokens; those of neither set are not seen."""

@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from egohieraloc.errors import ConfigError, MissingExtraError
 from egohieraloc.files import scratch_folder
 from egohieraloc.inference.predict import Predictor
-from egohieraloc.models.compiled import PartGraph, write_parts
+from egohieraloc.models.compiled import write_parts
 from egohieraloc.models.fold import fold_norms
+from egohieraloc.models.graphs import PartGraph
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Weights, load_weights

@@ -1,0 +1,96 @@
+"""OpenVINO graphs on the processor."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from egohieraloc.threads import usable_cores
+
+MOST_AT_ONCE = 8  # frames: each takes memory of its own, and a chunk of features has no more
+
+
+@dataclass(frozen=True)
+class PartGraph:
+    """An OpenVINO graph as it is stored."""
+
+    xml: bytes
+    weights: bytes
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.blake2b(self.xml + self.weights, digest_size=8).hexdigest()
+
+    def model(self) -> Any:
+        return core().read_model(self.xml, self.weights)
+
+
+class FrameGraph:
+    """A graph of one frame, run on as many of them at once as there are cores.
+
+    Cores that share a frame wait for each other in every layer, the longer the busier they are. Shapes are
+    fixed: with open ones a frame takes a quarter longer, and OpenVINO prepares itself for each it meets.
+    """
+
+    def __init__(self, model: Any, *, exact: bool = False) -> None:
+        """`exact`: in full precision also where the processor is faster in less."""
+        self._model, self._exact = model, exact
+        self._ready: dict[int, Any] = {}  # by number of tokens
+
+    def prepare(self, tokens: int = 0) -> Any:
+        """Compile it for queries of so many tokens, once."""
+        if tokens not in self._ready:
+            import openvino
+
+            model = self._model.clone()
+            shapes = [parameter.get_partial_shape() for parameter in model.get_parameters()]
+            for shape in shapes:
+                for place in range(len(shape)):
+                    if shape[place].is_dynamic:
+                        shape[place] = tokens if place else 1
+            model.reshape(dict(enumerate(shapes)))
+            at_once = min(usable_cores(), MOST_AT_ONCE)
+            options = {"PERFORMANCE_HINT": "THROUGHPUT", "NUM_STREAMS": at_once}
+            compiled = compile_model(model, exact=self._exact, **options)
+            self._ready[tokens] = openvino.AsyncInferQueue(compiled, at_once)
+        return self._ready[tokens]
+
+    def __call__(self, frames: Sequence[Tensor], query: Sequence[Tensor] = ()) -> list[Tensor]:
+        """What it makes of values of frames (B, ...) and of those of a query (1, tokens, ...)."""
+        rows, shared = (
+            [value.float().contiguous().numpy() for value in values] for values in (frames, query)
+        )
+        made: list[list[Any]] = [[]] * len(rows[0])
+
+        def keep(request: Any, number: int) -> None:
+            made[number] = [tensor.data.copy() for tensor in request.output_tensors]
+
+        queue = self.prepare(shared[0].shape[1] if shared else 0)
+        queue.set_callback(keep)
+        for number in range(len(made)):
+            given = [*(row[number : number + 1] for row in rows), *shared]
+            queue.start_async(given, number, share_inputs=True)
+        queue.wait_all()
+        return [torch.from_numpy(np.concatenate(column)) for column in zip(*made, strict=True)]
+
+
+def compile_model(model: Any, *, exact: bool = False, **options: Any) -> Any:
+    """`exact`: in full precision also where the processor is faster in less."""
+    options = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": usable_cores()} | options
+    if exact:
+        options["INFERENCE_PRECISION_HINT"] = "f32"
+    return core().compile_model(model, "CPU", options)
+
+
+@cache
+def core() -> Any:
+    import openvino
+
+    return openvino.Core()
