@@ -36,7 +36,7 @@ class FrameGraph:
     """A graph of one frame, run on as many of them at once as there are cores.
 
     Cores that share a frame wait for each other in every layer, the longer the busier they are. Shapes are
-    fixed: with open ones a frame takes a quarter longer, and OpenVINO prepares itself for each it meets.
+    fixed: with open ones a frame takes longer, and OpenVINO prepares itself for each that it meets.
     """
 
     def __init__(self, model: Any, *, exact: bool = False) -> None:
