@@ -244,7 +244,7 @@ class SfmConfig:
     max_image_side: int = 1024  # features are found in images no larger than this
     max_features: int = 1500  # SIFT features a frame
     max_frames: int = 3000  # frames that get a pose, evenly spread over the video
-    map_motion: float = 0.15  # how far the image moves from one frame of the map to the next, in its widths
+    map_motion: float = 0.2  # how far the image moves from one frame of the map to the next, in its widths
     max_map_frames: int = (
         450  # frames the map is built from at most; the points of the map give others a pose
     )

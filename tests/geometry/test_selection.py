@@ -45,8 +45,10 @@ def test_a_map_has_few_frames_where_the_image_rests_and_all_of_a_quick_turn():
 
 
 def test_frames_are_added_where_neighbours_in_the_map_share_little():
-    matches = {(0, 4): WEAK_LINK, (4, 7): WEAK_LINK - 1, (7, 8): 0}
-    assert weak_links_filled([0, 4, 7, 8], lambda i, j: matches[i, j]) == [0, 4, 5, 6, 7, 8]
+    matched = {(0, 4): WEAK_LINK, (4, 7): 0.9 * WEAK_LINK, (7, 8): 0.0, (8, 11): 0.1 * WEAK_LINK}
+    chosen = [0, 4, 7, 8, 11]
+    assert weak_links_filled(chosen, lambda i, j: matched[i, j], most=9) == [0, 4, 5, 6, 7, 8, 9, 10, 11]
+    assert weak_links_filled(chosen, lambda i, j: matched[i, j], most=8) == [0, 4, 7, 8, 9, 10, 11]
 
 
 def test_sharpest_run_is_one_stretch_without_a_blurred_part():

@@ -43,24 +43,24 @@ def choose_map_frames(folder: Path, job: SfmJob) -> list[int]:
     chosen = map_frames(job.sharpness, job.motion, step=config.map_motion, most=config.max_map_frames)
     extract(folder, job, chosen)
     match_pairs(folder, job, pairwise(chosen), "matching")
-    mapped = weak_links_filled(chosen, _count_matches(folder, job))
+    mapped = weak_links_filled(chosen, _matched_shares(folder), most=config.max_map_frames)
     extract(folder, job, mapped)
     return mapped
 
 
-def _count_matches(folder: Path, job: SfmJob) -> Callable[[int, int], int]:
-    """How many verified matches two frames have."""
+def _matched_shares(folder: Path) -> Callable[[int, int], float]:
+    """Which share of the features of two frames has a verified match, of the frame with fewer."""
     import pycolmap
 
     with pycolmap.Database.open(folder / "database.db") as database:
-        position = {image.image_id: position_of(image) for image in database.read_all_images()}
+        images = {image.image_id: position_of(image) for image in database.read_all_images()}
+        features = {position: database.num_keypoints_for_image(number) for number, position in images.items()}
         pairs, counts = database.read_two_view_geometry_num_inliers()
-    images = (pycolmap.pair_id_to_image_pair(pair) for pair in pairs)
     found = {
-        frozenset(position[image] for image in both): int(count)
-        for both, count in zip(images, counts, strict=True)
+        frozenset(images[image] for image in pycolmap.pair_id_to_image_pair(pair)): int(count)
+        for pair, count in zip(pairs, counts, strict=True)
     }
-    return lambda i, j: found.get(frozenset((i, j)), 0)
+    return lambda i, j: found.get(frozenset((i, j)), 0) / max(1, min(features[i], features[j]))
 
 
 def extract(folder: Path, job: SfmJob, positions: Sequence[int]) -> None:

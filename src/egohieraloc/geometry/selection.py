@@ -19,7 +19,7 @@ from egohieraloc.types import Floats, Rgb
 
 Pair = tuple[int, int]  # positions in the list of frames, first < second
 
-WEAK_LINK = 100  # verified matches of neighbours in the map
+WEAK_LINK = 0.25  # share of the features of neighbours in the map that are matched
 _LONGEST_WINDOW = 5  # frames
 _FEWEST_WINDOWS = 30  # short clips are mapped whole
 _WORDS = 64
@@ -48,11 +48,18 @@ def map_frames(sharpness: Sequence[float], motion: Sequence[float], *, step: flo
     return [int(frames[np.argmax(np.asarray(sharpness)[frames])]) for frames in chosen]
 
 
-def weak_links_filled(mapped: Sequence[int], matches: Callable[[int, int], int]) -> list[int]:
-    """The frames of a map, and all those between two neighbours with fewer than WEAK_LINK verified matches: a
-    walk falls apart there, where little is to be seen or the camera turns quickly."""
-    weak = [(i, j) for i, j in pairwise(mapped) if j - i > 1 and matches(i, j) < WEAK_LINK]
-    return sorted({*mapped, *(frame for i, j in weak for frame in range(i + 1, j))})
+def weak_links_filled(mapped: Sequence[int], matched: Callable[[int, int], float], *, most: int) -> list[int]:
+    """The frames of a map, and those between neighbours that share less than WEAK_LINK, the weakest first,
+    while there are at most `most`: where frames have little in common, a map of few of them bends or breaks.
+
+    matched: share of the features of two frames that are matched with each other.
+    """
+    filled = set(mapped)
+    gaps = [(matched(i, j), range(i + 1, j)) for i, j in pairwise(mapped) if j - i > 1]
+    for share, between in sorted(gaps, key=lambda gap: gap[0]):
+        if share < WEAK_LINK and len(filled) + len(between) <= most:
+            filled.update(between)
+    return sorted(filled)
 
 
 def sharpest_run(values: Sequence[float], length: int) -> list[int]:
