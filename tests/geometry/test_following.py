@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import cv2
 import numpy as np
-import pytest
 
-from egohieraloc.geometry.following import follow, image_motion, small_gray
+from egohieraloc.geometry.following import follow
 
 
 def texture(seed: int = 0) -> np.ndarray:
@@ -38,16 +37,3 @@ def test_points_without_a_counterpart_are_lost():
     pixels = np.random.default_rng(0).uniform(50, 250, (40, 2))
     found = follow(texture(0), texture(1), pixels)
     assert np.isnan(found[:, 0]).mean() > 0.5
-
-
-@pytest.mark.parametrize("scale", [1, 3])
-def test_motion_is_a_share_of_the_width(scale):
-    whole = np.kron(np.repeat(texture()[..., None], 3, 2), np.ones((scale, scale, 1), np.uint8))
-    before, after = whole[:, : 320 * scale], whole[:, 16 * scale : (320 + 16) * scale]
-    assert image_motion(small_gray(before), small_gray(after)) == pytest.approx(0.05, abs=0.003)
-    assert image_motion(small_gray(before), small_gray(before)) == pytest.approx(0, abs=1e-3)
-
-
-def test_motion_that_nobody_can_follow_is_infinite():
-    assert image_motion(texture(0), texture(1)) == np.inf
-    assert image_motion(np.zeros((240, 320), np.uint8), texture(1)) == np.inf

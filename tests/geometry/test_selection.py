@@ -6,15 +6,13 @@ from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.check import drop_unreliable_poses
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints
 from egohieraloc.geometry.selection import (
-    WEAK_LINK,
     attaching_pairs,
     laplacian_variance,
-    map_frames,
     sequential_pairs,
+    sharpest_per_window,
     sharpest_run,
     similar_pairs,
     vlad,
-    weak_links_filled,
 )
 
 
@@ -26,29 +24,10 @@ def test_blur_is_seen():
     assert laplacian_variance(np.full((60, 80, 3), 90, np.uint8)) == 0
 
 
-def test_frames_of_a_map_are_the_sharpest_between_equal_motions():
-    sharpness = [1, 9, 2, 3, 3, 8, 7, 1, 1]
-    assert map_frames(sharpness, [0.1] * 9, step=0.1, most=3) == [1, 5, 6]
-    assert map_frames(sharpness, [0.1] * 9, step=0.1, most=20) == list(range(9))
-    assert map_frames(sharpness, [0.0] * 9, step=0.1, most=20) == list(range(9))  # short: whole
-
-
-def test_a_map_has_few_frames_where_the_image_rests_and_all_of_a_quick_turn():
-    motion = [0.0] * 100 + [1.0] * 20 + [0.0] * 100 + [0.1] * 100  # rests, turns, rests, moves
-    chosen = np.array(map_frames([1.0] * 320, motion, step=0.2, most=400))
-    turning = chosen[(chosen >= 100) & (chosen < 120)]
-    assert turning.tolist() == list(range(100, 120))
-    assert 19 <= (chosen < 100).sum() <= 21  # at least one in five
-    assert 49 <= (chosen >= 220).sum() <= 51  # one in two
-    assert np.diff(chosen).max() <= 6
-    assert len(map_frames([1.0] * 320, motion, step=0.2, most=40)) <= 40
-
-
-def test_frames_are_added_where_neighbours_in_the_map_share_little():
-    matched = {(0, 4): WEAK_LINK, (4, 7): 0.9 * WEAK_LINK, (7, 8): 0.0, (8, 11): 0.1 * WEAK_LINK}
-    chosen = [0, 4, 7, 8, 11]
-    assert weak_links_filled(chosen, lambda i, j: matched[i, j], most=9) == [0, 4, 5, 6, 7, 8, 9, 10, 11]
-    assert weak_links_filled(chosen, lambda i, j: matched[i, j], most=8) == [0, 4, 7, 8, 9, 10, 11]
+def test_sharpest_frames_stay_evenly_spread():
+    values = [1, 9, 2, 3, 3, 8, 7, 1, 1]
+    assert sharpest_per_window(values, 3) == [1, 5, 6]
+    assert sharpest_per_window(values, 20) == list(range(9))
 
 
 def test_sharpest_run_is_one_stretch_without_a_blurred_part():

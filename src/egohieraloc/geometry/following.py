@@ -1,5 +1,4 @@
-"""Points followed from one image into the next (pyramidal Lucas-Kanade): how far the image moves between two
-frames, and where a frame shows the points of another one.
+"""Points followed from one image into another (pyramidal Lucas-Kanade).
 
 Some milliseconds a frame, where finding and matching features costs two hundred.
 """
@@ -10,36 +9,15 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from egohieraloc.types import Floats, Rgb
+from egohieraloc.types import Floats
 
 Gray = NDArray[np.uint8]
 
-_MOTION_SIDE = 320  # the size at which motion is measured
-_MOTION_POINTS = 100
 _MAX_RETURN_PX = 1.0  # a point followed there and back ends this near, or was lost
 _WINDOW = (15, 15)
 _LEVELS = 4  # each halves the image: points may move by some ten times 2^4 pixels
 _STOP = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 15, 0.02)
 _CENTER = 0.5  # pixel centres are at halves here, at integers in OpenCV
-
-
-def small_gray(rgb: Rgb) -> Gray:
-    """What `image_motion` compares."""
-    gray = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
-    scale = min(1.0, _MOTION_SIDE / max(gray.shape))
-    size = [max(1, round(side * scale)) for side in gray.shape[::-1]]
-    return np.asarray(cv2.resize(gray, size, interpolation=cv2.INTER_AREA), np.uint8)
-
-
-def image_motion(before: Gray, after: Gray) -> float:
-    """How far the image moves, as a share of its width: the median over corners. Infinite where most of them
-    are lost, or where there are none."""
-    corners = cv2.goodFeaturesToTrack(before, _MOTION_POINTS, 0.01, 7)
-    if corners is None:
-        return float("inf")
-    start = corners.reshape(-1, 2).astype(np.float64) + _CENTER
-    distance = np.linalg.norm(follow(before, after, start) - start, axis=1) / before.shape[1]
-    return float(np.median(np.where(np.isnan(distance), np.inf, distance)))
 
 
 def follow(before: Gray, after: Gray, pixels: Floats, guess: Floats | None = None) -> Floats:

@@ -5,9 +5,8 @@ makes of them. All of it is kept in the folder of the job, so that a stopped run
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,12 @@ from numpy.typing import NDArray
 
 from egohieraloc.documents import read_json
 from egohieraloc.files import write_json
-from egohieraloc.geometry.resection import position_of
 from egohieraloc.geometry.selection import (
     Pair,
-    map_frames,
     sequential_pairs,
     sharpest_run,
     similar_pairs,
     vlad,
-    weak_links_filled,
 )
 from egohieraloc.geometry.sfm_job import NoMapError, SfmJob, report
 
@@ -35,32 +31,6 @@ _BLOCK = 50  # frames or, times ten, pairs between two lines of progress
 _SMALL_SIDE = 800  # below it SIFT starts at double size, which costs four times as much ...
 _FEW_FEATURES = 400  # ... where a frame would have fewer features than this
 _PROBED_FRAMES = 8
-
-
-def choose_map_frames(folder: Path, job: SfmJob) -> list[int]:
-    """Frames as the image moves, with their features, and further ones where those share little."""
-    config = job.config
-    chosen = map_frames(job.sharpness, job.motion, step=config.map_motion, most=config.max_map_frames)
-    extract(folder, job, chosen)
-    match_pairs(folder, job, pairwise(chosen), "matching")
-    mapped = weak_links_filled(chosen, _matched_shares(folder), most=config.max_map_frames)
-    extract(folder, job, mapped)
-    return mapped
-
-
-def _matched_shares(folder: Path) -> Callable[[int, int], float]:
-    """Which share of the features of two frames has a verified match, of the frame with fewer."""
-    import pycolmap
-
-    with pycolmap.Database.open(folder / "database.db") as database:
-        images = {image.image_id: position_of(image) for image in database.read_all_images()}
-        features = {position: database.num_keypoints_for_image(number) for number, position in images.items()}
-        pairs, counts = database.read_two_view_geometry_num_inliers()
-    found = {
-        frozenset(images[image] for image in pycolmap.pair_id_to_image_pair(pair)): int(count)
-        for pair, count in zip(pairs, counts, strict=True)
-    }
-    return lambda i, j: found.get(frozenset((i, j)), 0) / max(1, min(features[i], features[j]))
 
 
 def extract(folder: Path, job: SfmJob, positions: Sequence[int]) -> None:
@@ -131,20 +101,19 @@ def _extract_block(folder: Path, database: str, positions: Iterable[int], reader
     )
 
 
-def calibrate(folder: Path, job: SfmJob, mapped: Sequence[int]) -> None:
-    """A better focal length from a few sharp frames of the map in a row, where they give a map of their own.
-    It is found once: with the matches of later stages it would come out otherwise."""
+def calibrate(folder: Path, job: SfmJob) -> None:
+    """A better focal length from a few sharp consecutive frames, where they give a map. It is found once:
+    with the matches of later stages it would come out otherwise."""
     import pycolmap
 
-    run = sharpest_run([job.sharpness[i] for i in mapped], job.config.calibration_frames)
+    run = sharpest_run(job.sharpness, job.config.calibration_frames)
     if len(run) < _MIN_CALIBRATION_FRAMES:
         return
     known = folder / "camera.json"
     if not known.exists():
-        frames = [mapped[i] for i in run]
-        pairs = sequential_pairs(len(frames), job.config.overlap)
-        match_pairs(folder, job, {(frames[i], frames[j]) for i, j in pairs}, "calibrating")
-        model = largest(map_images(folder, job, frames))
+        extract(folder, job, run)
+        match_pairs(folder, job, calibration_pairs(job), "calibrating")
+        model = largest(map_images(folder, job, run))
         good = model is not None and model.num_reg_images() >= _MIN_CALIBRATION_FRAMES
         write_json(known, next(iter(model.cameras.values())).params.tolist() if good else None)
     params = read_json(known)
@@ -154,6 +123,13 @@ def calibrate(folder: Path, job: SfmJob, mapped: Sequence[int]) -> None:
             camera.params = params
             camera.has_prior_focal_length = True
             database.update_camera(camera)
+
+
+def calibration_pairs(job: SfmJob) -> set[Pair]:
+    if not job.config.calibration_frames:
+        return set()
+    run = sharpest_run(job.sharpness, job.config.calibration_frames)
+    return {(run[i], run[j]) for i, j in sequential_pairs(len(run), len(run))}
 
 
 def map_pairs(folder: Path, job: SfmJob, mapped: Sequence[int]) -> set[Pair]:

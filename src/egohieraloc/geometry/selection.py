@@ -6,7 +6,7 @@ frames are matched with neighbours at growing steps, and with a few frames that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -19,9 +19,6 @@ from egohieraloc.types import Floats, Rgb
 
 Pair = tuple[int, int]  # positions in the list of frames, first < second
 
-WEAK_LINK = 0.25  # share of the features of neighbours in the map that are matched
-_LONGEST_WINDOW = 5  # frames
-_FEWEST_WINDOWS = 30  # short clips are mapped whole
 _WORDS = 64
 _MAX_TRAINING_DESCRIPTORS = 20_000
 
@@ -31,35 +28,12 @@ def laplacian_variance(rgb: Rgb) -> float:
     return float(cv2.Laplacian(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), cv2.CV_64F).var())
 
 
-def map_frames(sharpness: Sequence[float], motion: Sequence[float], *, step: float, most: int) -> list[int]:
-    """Positions of the frames that a map is made of: the sharpest of each window in which the image moves by
-    `step` of its width; with more than `most` of them the windows are wider.
-
-    motion: how far the image moves from the frame before to each frame; where that is more than `step`, the
-    frame has a window of its own. A window has at most _LONGEST_WINDOW frames: who walks straight ahead comes
-    to another place too, and the image hardly moves.
-    """
-    travelled = np.cumsum(np.clip([0.0, *motion[1:]], step / _LONGEST_WINDOW, step))
-    count = min(most, max(int(np.ceil(travelled[-1] / step)), _FEWEST_WINDOWS))
-    if count >= len(sharpness):
-        return list(range(len(sharpness)))
-    window = np.minimum(np.floor(travelled * (count / travelled[-1]) - 1e-9), count - 1)
-    chosen = [np.flatnonzero(window == number) for number in np.unique(window)]
-    return [int(frames[np.argmax(np.asarray(sharpness)[frames])]) for frames in chosen]
-
-
-def weak_links_filled(mapped: Sequence[int], matched: Callable[[int, int], float], *, most: int) -> list[int]:
-    """The frames of a map, and those between neighbours that share less than WEAK_LINK, the weakest first,
-    while there are at most `most`: where frames have little in common, a map of few of them bends or breaks.
-
-    matched: share of the features of two frames that are matched with each other.
-    """
-    filled = set(mapped)
-    gaps = [(matched(i, j), range(i + 1, j)) for i, j in pairwise(mapped) if j - i > 1]
-    for share, between in sorted(gaps, key=lambda gap: gap[0]):
-        if share < WEAK_LINK and len(filled) + len(between) <= most:
-            filled.update(between)
-    return sorted(filled)
+def sharpest_per_window(values: Sequence[float], count: int) -> list[int]:
+    """Positions of at most `count` frames: the sharpest of each of `count` equal windows in time."""
+    if len(values) <= count:
+        return list(range(len(values)))
+    windows = np.array_split(np.arange(len(values)), count)
+    return [int(window[np.argmax(np.asarray(values)[window])]) for window in windows]
 
 
 def sharpest_run(values: Sequence[float], length: int) -> list[int]:

@@ -23,7 +23,7 @@ from egohieraloc.geometry.check import MatchedPair, drop_unreliable_poses
 from egohieraloc.geometry.mapping import (
     anchor_pairs,
     calibrate,
-    choose_map_frames,
+    calibration_pairs,
     extract,
     extract_anchors,
     grown,
@@ -35,10 +35,10 @@ from egohieraloc.geometry.mapping import (
 )
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction, SparsePoints, save
 from egohieraloc.geometry.resection import Resected, position_of, resect_followed, resect_matched
-from egohieraloc.geometry.selection import attaching_pairs, sequential_pairs
+from egohieraloc.geometry.selection import attaching_pairs, sequential_pairs, sharpest_per_window
 from egohieraloc.geometry.sfm_job import NoMapError, SfmJob, report
 
-_FEW_LEFT = 0.1  # of the frames may remain without a pose; where more do, the map grows to reach them
+_FEW_LEFT = 0.1  # of the frames outside the map may get no pose; where more do not, the map must grow
 _CHECKED_NEIGHBOURS = 3  # frames ahead with which a frame's matches are held against its pose ...
 _MIN_CHECKED_MATCHES = 15  # ... where there are so many
 
@@ -57,12 +57,13 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
     pycolmap.logging.logtostderr = True  # not to files of its own in the temporary folder
     pycolmap.set_random_seed(job.config.seed)
     config = job.config
-    mapped = choose_map_frames(folder, job)
+    mapped = sharpest_per_window(job.sharpness, config.max_map_frames)
+    extract(folder, job, mapped)
     if job.focal_px is None and config.calibration_frames:
-        calibrate(folder, job, mapped)
+        calibrate(folder, job)
     pairs = map_pairs(folder, job, mapped)
     match_pairs(folder, job, pairs, "matching")
-    verify_again(folder, job, keep=pairs)
+    verify_again(folder, job, keep=pairs | calibration_pairs(job))
     report("mapping")
     model = largest(map_images(folder, job, mapped))
     if model is None:
@@ -72,7 +73,7 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
         match_pairs(folder, job, anchor_pairs(folder, job, mapped), "attaching")
         model = grown(folder, job, model, [*mapped, *job.anchors])
     resected, left = _pose_others(folder, job, model)
-    if len(left) > _FEW_LEFT * len(job.frame_index):
+    if len(left) > _FEW_LEFT * (len(left) + len(resected)):
         model = grown(folder, job, model, [*mapped, *left, *job.anchors])
         resected, _ = _pose_others(folder, job, model)
     whole = _to_reconstruction(model, job, resected)

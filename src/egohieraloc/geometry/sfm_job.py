@@ -20,7 +20,6 @@ class SfmJob:
     frame_index: tuple[int, ...]
     time_s: tuple[float, ...]
     sharpness: tuple[float, ...]
-    motion: tuple[float, ...]  # of the image, from the frame before, in image widths
     size: tuple[int, int]  # width and height of the images in images/
     full_size: tuple[int, int]  # and of the frames
     focal_px: float | None  # in pixels of the frames, where it is known
@@ -46,7 +45,7 @@ class SfmJob:
         value = read_json(folder / "job.json")
         camera, lists = (
             value["anchor_camera"],
-            ("frame_index", "time_s", "sharpness", "motion", "size", "full_size"),
+            ("frame_index", "time_s", "sharpness", "size", "full_size"),
         )
         return cls(
             **{key: tuple(value[key]) for key in lists},

@@ -20,7 +20,6 @@ from egohieraloc.errors import GeometryError, OutputError
 from egohieraloc.files import private_folder
 from egohieraloc.geometry import sfm
 from egohieraloc.geometry.camera import Camera
-from egohieraloc.geometry.following import Gray, image_motion, small_gray
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
 from egohieraloc.geometry.selection import laplacian_variance
 from egohieraloc.geometry.sfm_job import SfmJob
@@ -99,9 +98,9 @@ def _locked(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _WrittenFrames:
-    """The frames in images/: number, time, sharpness and motion of each; their size there and before."""
+    """The frames in images/: number, time and sharpness of each; their size there and before."""
 
-    rows: tuple[tuple[int, float, float, float], ...]
+    rows: tuple[tuple[int, float, float], ...]
     size: tuple[int, int]
     full_size: tuple[int, int]
 
@@ -138,12 +137,11 @@ def _new_job(
         raise OutputError(f"Cannot write to {folder}: {error}. Choose a folder you may write to.") from error
     written = _write_frames(folder, frames, config.max_image_side)
     _write_anchors(folder, anchors, first_position=len(written.rows))
-    index, time_s, sharpness, motion = zip(*written.rows, strict=True) if written.rows else ((),) * 4
+    index, time_s, sharpness = zip(*written.rows, strict=True) if written.rows else ((), (), ())
     job = SfmJob(
         frame_index=index,
         time_s=time_s,
         sharpness=sharpness,
-        motion=motion,
         size=written.size,
         full_size=written.full_size,
         focal_px=focal_px,
@@ -156,9 +154,8 @@ def _new_job(
 
 
 def _write_frames(folder: Path, frames: Iterable[Frame], max_side: int) -> _WrittenFrames:
-    rows: list[tuple[int, float, float, float]] = []
+    rows: list[tuple[int, float, float]] = []
     full_size = size = (0, 0)
-    before: Gray | None = None
     for frame in frames:
         height, width = frame.rgb.shape[:2]
         if not rows:
@@ -170,10 +167,7 @@ def _write_frames(folder: Path, frames: Iterable[Frame], max_side: int) -> _Writ
             )
         small = frame.rgb if size == full_size else cv2.resize(frame.rgb, size, interpolation=cv2.INTER_AREA)
         _write_image(folder, len(rows), small)
-        now = small_gray(small)
-        motion = 0.0 if before is None else min(image_motion(before, now), 1.0)  # JSON knows no infinity
-        rows.append((frame.index, frame.time_s, laplacian_variance(small), motion))
-        before = now
+        rows.append((frame.index, frame.time_s, laplacian_variance(small)))
     return _WrittenFrames(tuple(rows), size, full_size)
 
 
