@@ -106,8 +106,8 @@ def calibrate(folder: Path, job: SfmJob) -> None:
     with the matches of later stages it would come out otherwise."""
     import pycolmap
 
-    run = sharpest_run(job.sharpness, job.config.calibration_frames)
-    if len(run) < _MIN_CALIBRATION_FRAMES:
+    run = _calibration_run(job)
+    if not run:
         return
     known = folder / "camera.json"
     if not known.exists():
@@ -126,10 +126,16 @@ def calibrate(folder: Path, job: SfmJob) -> None:
 
 
 def calibration_pairs(job: SfmJob) -> set[Pair]:
-    if not job.config.calibration_frames:
-        return set()
-    run = sharpest_run(job.sharpness, job.config.calibration_frames)
+    run = _calibration_run(job)
     return {(run[i], run[j]) for i, j in sequential_pairs(len(run), len(run))}
+
+
+def _calibration_run(job: SfmJob) -> list[int]:
+    """The frames that give the focal length; none where it is known or they would be too few."""
+    length = min(job.config.calibration_frames, len(job.sharpness))
+    if job.focal_px is not None or length < _MIN_CALIBRATION_FRAMES:
+        return []
+    return sharpest_run(job.sharpness, length)
 
 
 def map_pairs(folder: Path, job: SfmJob, mapped: Sequence[int]) -> set[Pair]:

@@ -59,8 +59,7 @@ def _reconstruct(folder: Path, job: SfmJob) -> Reconstruction:
     config = job.config
     mapped = sharpest_per_window(job.sharpness, config.max_map_frames)
     extract(folder, job, mapped)
-    if job.focal_px is None and config.calibration_frames:
-        calibrate(folder, job)
+    calibrate(folder, job)
     pairs = map_pairs(folder, job, mapped)
     match_pairs(folder, job, pairs, "matching")
     verify_again(folder, job, keep=pairs | calibration_pairs(job))
