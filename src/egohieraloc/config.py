@@ -245,13 +245,11 @@ class SfmConfig:
     max_image_side: int = 1024  # features are found in images no larger than this
     max_features: int = 1500  # SIFT features a frame
     max_frames: int = 3000  # frames that get a pose, evenly spread over the video
-    max_map_frames: int = 450  # frames the map is built from, the sharpest; others are registered into it
+    max_map_frames: int = 450  # frames the map is built from, the sharpest; its points give others a pose
     overlap: int = 15  # sequential matching: reaches this many frames ahead (paper: 15)
     loop_stride: int = 2  # loop detection asks for every n-th frame of the map
     loop_neighbours: int = 10  # and matches it with this many frames that look alike
-    attach_neighbours: int = (
-        4  # frames of the map on each side that a frame registered into it is matched with
-    )
+    attach_neighbours: int = 4  # map frames on each side that a frame is matched with where points are lost
     adjust_growth: float = 1.3  # how far the map grows between two adjustments of all of it
     adjust_rounds: int = 3  # rounds of such an adjustment, each without the points that fit badly, at most
     adjust_thinned: bool = True  # whether it leaves out points where others say the same

@@ -10,7 +10,7 @@ import pycolmap
 import pytest
 
 from egohieraloc.config import SfmConfig
-from egohieraloc.geometry.resection import image_name, position_of, resect
+from egohieraloc.geometry.resection import image_name, position_of, resect_matched
 
 FRAMES = 8
 OUTSIDE = {1, 4, 6}  # positions of the frames that the map lacks
@@ -44,7 +44,7 @@ def scene(tmp_path: Path) -> tuple[Path, Any, dict[int, np.ndarray]]:
 def test_frames_outside_the_map_get_their_true_poses(scene: tuple[Path, Any, dict[int, np.ndarray]]) -> None:
     path, model, true = scene
     before = {key: image.cam_from_world().matrix() for key, image in model.images.items() if image.has_pose}
-    found = resect(path, model, PAIRS, SfmConfig())
+    found = resect_matched(path, model, PAIRS, SfmConfig())
     assert found.keys() == OUTSIDE
     for position, frame in found.items():
         np.testing.assert_allclose(frame.cam_from_world, true[position], atol=1e-6)
@@ -60,5 +60,5 @@ def test_frames_that_show_too_little_of_the_map_are_left_out(
     scene: tuple[Path, Any, dict[int, np.ndarray]],
 ) -> None:
     path, model, _ = scene
-    assert resect(path, model, PAIRS, SfmConfig(min_inliers=1000)) == {}
-    assert resect(path, model, {(1, 4), (4, 6)}, SfmConfig()) == {}
+    assert resect_matched(path, model, PAIRS, SfmConfig(min_inliers=1000)) == {}
+    assert resect_matched(path, model, {(1, 4), (4, 6)}, SfmConfig()) == {}

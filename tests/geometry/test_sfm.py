@@ -16,13 +16,14 @@ import pytest
 from box_world import Shot, object_box, object_center, ring, walk
 from egohieraloc.config import SfmConfig
 from egohieraloc.errors import GeometryError, OutputError
-from egohieraloc.geometry import sfm
+from egohieraloc.geometry import mapping, sfm
 from egohieraloc.geometry import sfm_process as module
 from egohieraloc.geometry.align import align_to_positions, fit_sim3
 from egohieraloc.geometry.camera import Camera
 from egohieraloc.geometry.place import place
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
-from egohieraloc.geometry.sfm import SfmJob
+from egohieraloc.geometry.resection import resect_followed
+from egohieraloc.geometry.sfm_job import SfmJob
 from egohieraloc.geometry.sfm_process import Anchor, reconstruct
 from egohieraloc.types import Frame, FramePrediction, Localization3D, NotLocalized
 
@@ -230,9 +231,8 @@ def test_a_run_stopped_among_the_features_goes_on_with_the_same_camera(tmp_path,
     reconstruct([shot.frame for shot in shots], tmp_path / "stopped.npz", config=QUICK)
     folder = tmp_path / "stopped.work"
     job = SfmJob.read(folder)
-    few = replace(job, frame_index=(0, 1), time_s=(0.0, 0.2), sharpness=(1.0, 1.0))
-    sfm._extract(folder, few)
-    sfm._extract(folder, job)
+    mapping.extract(folder, job, [0, 1])
+    mapping.extract(folder, job, range(5))
     database = pycolmap.Database.open(folder / "database.db")
     assert {image.camera_id for image in database.read_all_images()} == {1}
     assert (database.num_images(), database.num_cameras()) == (5, 1)
@@ -258,16 +258,54 @@ def test_a_run_killed_at_its_end_goes_on_to_the_same_poses(tmp_path, monkeypatch
     assert np.array_equal(first.points.xyz_world, second.points.xyz_world)
 
 
+@pytest.mark.parametrize("matched", [True, False])
+def test_frames_that_points_cannot_be_followed_into_are_matched_or_added_to_the_map(
+    tmp_path, monkeypatch, matched
+):
+    shots = walk(16)
+    replace_process(monkeypatch, "raise SystemExit(1)")
+    config = replace(QUICK, max_map_frames=10)
+    reconstruct([shot.frame for shot in shots], tmp_path / "lost.npz", config=config, focal_px=280.0)
+    monkeypatch.setattr(sfm, "resect_followed", lambda *_: {})
+    if not matched:
+        monkeypatch.setattr(sfm, "resect_matched", lambda *_: {})
+    sfm.main(tmp_path / "lost.work")
+    assert path_error(load(tmp_path / "lost.work" / "result.npz"), shots) < 0.01
+
+
+def test_a_pose_that_most_followed_points_contradict_is_dropped(tmp_path, monkeypatch):
+    replace_process(monkeypatch, "raise SystemExit(1)")
+    config = replace(QUICK, max_map_frames=10)
+    reconstruct([shot.frame for shot in walk(16)], tmp_path / "wrong.npz", config=config, focal_px=280.0)
+    wrong: list[int] = []
+
+    def shifted(*arguments):
+        found = resect_followed(*arguments)
+        position, frame = next(iter(found.items()))
+        tracks = [replace(track, pixels=track.pixels[::-1]) for track in frame.tracks]
+        wrong.append(SfmJob.read(tmp_path / "wrong.work").frame_index[position])
+        return {**found, position: replace(frame, tracks=tuple(tracks))}
+
+    monkeypatch.setattr(sfm, "resect_followed", shifted)
+    sfm.main(tmp_path / "wrong.work")
+    found = load(tmp_path / "wrong.work" / "result.npz")
+    assert [frame.index for frame in found.frames if frame.pose is None] == wrong
+    with pycolmap.Database.open(tmp_path / "wrong.work" / "database.db") as database:
+        assert (
+            database.num_images() == 10
+        )  # points are followed into the other frames: these need no features
+
+
 def test_small_images_are_doubled_only_where_features_are_few(tmp_path, monkeypatch):
     shots = walk(3)
     replace_process(monkeypatch, "raise SystemExit(1)")
     found = {}
     for limit in (0, 10_000):
-        monkeypatch.setattr(sfm, "_FEW_FEATURES", limit)
+        monkeypatch.setattr(mapping, "_FEW_FEATURES", limit)
         config = SfmConfig(num_threads=1)
         reconstruct([shot.frame for shot in shots], tmp_path / f"few{limit}.npz", config=config)
         folder = tmp_path / f"few{limit}.work"
-        sfm._extract(folder, SfmJob.read(folder))
+        mapping.extract(folder, SfmJob.read(folder), range(3))
         database = pycolmap.Database.open(folder / "database.db")
         found[limit] = database.num_keypoints()
         database.close()

@@ -95,8 +95,8 @@ def vlad(local_descriptors: Sequence[NDArray[np.uint8]], seed: int = 0) -> Float
     described = np.zeros((len(unit), *words.shape))
     for i, rows in enumerate(unit):
         nearest = (rows @ words.T - (words**2).sum(1) / 2).argmax(1)
-        np.add.at(described[i], nearest, rows - words[nearest])
-        described[i] = _unit_rows(described[i])
+        belongs = (nearest[:, None] == np.arange(len(words))).astype(np.float32)
+        described[i] = _unit_rows(belongs.T @ rows - belongs.sum(0)[:, None] * words)
     return _unit_rows(described.reshape(len(unit), -1))
 
 

@@ -22,7 +22,7 @@ from egohieraloc.geometry import sfm
 from egohieraloc.geometry.camera import Camera
 from egohieraloc.geometry.reconstruction import Reconstruction, load, save
 from egohieraloc.geometry.selection import laplacian_variance
-from egohieraloc.geometry.sfm import SfmJob
+from egohieraloc.geometry.sfm_job import SfmJob
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats, Frame, NotLocalized, Rgb
 
