@@ -57,8 +57,17 @@ def answering_localizer(
     weights = load_weights(find_weights(model))
     config = with_settings(LocalizerConfig(), settings, weights)
     own = weights.calibration
-    threshold = own.looks.threshold if config.search.second_look and own.looks.second else own.threshold
-    always = replace(own, threshold=0.0, looks=replace(own.looks, threshold=0.0))
+    threshold = own.threshold
+    if config.search.second_look and own.looks.second:
+        threshold = own.looks.threshold
+    elif config.search.look_back and own.back.second:
+        threshold = own.back.threshold
+    always = replace(
+        own,
+        threshold=0.0,
+        looks=replace(own.looks, threshold=0.0),
+        back=replace(own.back, threshold=0.0),
+    )
     weights = replace(weights, calibration=always)
     return Localizer(weights, device=device, engine=engine, config=config, cache=cache), threshold
 

@@ -158,7 +158,7 @@ class SearchConfig:
     coarse_margin: float = 5.0  # logits below the best coarse score that are still decoded
     coarse_neighbours: int = 3  # samples beside them that are decoded too
     max_decoded: int = 200  # of these at most so many, and their neighbours; 0: without limit, and no probes
-    probe: int = 12  # promising samples that one probe stands for: decoded are those that may decide; 0: all
+    probe: int = 6  # promising samples that one probe stands for: decoded are those that may decide; 0: all
     second_look: bool = True  # see the best appearances again, from close by, where the video can be read
     look_back: bool = True  # without a second look: search for the best appearances in the query's image
     look_appearances: int = 5  # so many of them ...
@@ -206,6 +206,7 @@ class TemporalConfig:
     paper_share: float = 0.8  # `paper`: an appearance stays above this share of the maximum
     peak_share: float = 0.9  # `extend`: an appearance has a peak above this share of the maximum ...
     extend_share: float = 0.1  # ... and reaches as far as the curve stays above this one
+    weighed_share: float = 0.9  # of the highest confidence: where looks are weighed, the last above it wins
     bridge: int = 2  # samples; gaps up to this long do not end an appearance
     complete: float = 0.7  # `extend`: neighbours that show what the best sample shows, so surely, join it
     complete_reach: int = 150  # samples beyond either end of what the query found that are looked at for it

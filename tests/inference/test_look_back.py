@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import BothLooks, Calibration, Weights
 from egohieraloc.query import Query
-from egohieraloc.types import Box, NotFound, ResponseTrack
+from egohieraloc.types import Box, Frame, NotFound, ResponseTrack
 from egohieraloc.video.letterbox import Letterbox
 
 BACK = BothLooks(first=0.5, second=0.5, threshold=0.3)
@@ -29,28 +30,25 @@ ONE = TemporalConfig(median=1)
 
 
 class Mirror:
-    """A predictor to which the query's image shows a sample's object with the logit given for it."""
+    """A predictor to which the query's image shows a sample's object with the logit given for it; an image is
+    as grey as its sample's number."""
 
     def __init__(self, logits: Mapping[int, float], back: BothLooks = BACK) -> None:
         self.calibration = Calibration(threshold=0.2, back=back)
         self._logits = logits
-        self.asked: list[int] = []
+        self.asked: list[Query] = []
 
-    def template_from_sample(self, sample: int, shown: Decoded) -> int:
-        return sample
-
-    def look_back(self, query: object, found: int) -> float:
+    def look_back(self, query: object, found: Query) -> float:
         self.asked.append(found)
-        return self._logits[found]
+        return self._logits[int(found.image[0, 0, 0])]
 
 
-class Samples(EncodedVideo):
-    def pick(self, samples: Sequence[int]) -> int:  # type: ignore[override]
-        (sample,) = samples
-        return sample
+def frames(numbers: Iterable[int]) -> list[Frame]:
+    return [Frame(n, n / 30, np.full((48, 64, 3), n // 6, np.uint8)) for n in numbers]
 
 
-VIDEO = Samples(sampled(10), Letterbox(64, 48, 32), FeatureStore(Path("unused")))
+GONE = EncodedVideo(sampled(10), Letterbox(64, 48, 32), FeatureStore(Path("unused")))
+VIDEO = replace(GONE, pixels=frames)
 
 
 def ask(samples: dict[int, Decoded], mirror: Mirror, **changes: object) -> Answer:
@@ -80,12 +78,23 @@ def test_what_the_query_does_not_show_is_refused() -> None:
     assert "an answer needs 0.30" in found.track.reason
 
 
-def test_the_two_best_samples_of_an_appearance_are_searched_for() -> None:
-    """They lie some way apart: neighbours show the same."""
-    mirror = Mirror({3: 1.0, 5: 2.0})
-    seen = {2: decoded(0.6), 3: decoded(0.9), 4: decoded(0.8), 5: decoded(0.7), 6: decoded(0.5)}
-    assert look_back(search_over(VIDEO, mirror), seen, [(2, 6), (7, 8)]) == [1.5, None]
-    assert mirror.asked == [3, 5]
+def test_what_the_best_sample_shows_is_searched_for() -> None:
+    """Cut out of the frame by its box, which is twice as large there; an appearance of which nothing was
+    decoded, and a box outside the frame, show nothing."""
+    mirror = Mirror({3: 1.0})
+    outside = replace(decoded(0.9), box=Box(0, 0, 8, 3))  # in the border of the canvas
+    seen = {2: decoded(0.6), 3: decoded(0.9), 4: decoded(0.8), 9: outside}
+    assert look_back(search_over(VIDEO, mirror), seen, [(2, 4), (6, 7), (9, 9)]) == [1.0, None, None]
+    (found,) = mirror.asked
+    assert found.box.xyxy == pytest.approx(VIDEO.letterbox.box_from_canvas(seen[3].box).xyxy)
+
+
+def test_a_video_that_cannot_be_read_is_answered_by_the_first_look() -> None:
+    mirror = Mirror({2: -9.0})
+    assert look_back(search_over(GONE, mirror), {2: decoded(0.7)}, [(2, 2)]) is None
+    found = answer(search_over(GONE, mirror, temporal=ONE), {2: decoded(0.7)})
+    assert isinstance(found.track, ResponseTrack)
+    assert found.track.score == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize("why", ["switched off", "not calibrated", "paper"])
@@ -140,8 +149,7 @@ def test_a_window_lies_in_the_frame_at_the_same_place_in_every_map(predictor: Pr
 
 
 def test_of_several_views_the_likeliest_counts(predictor: Predictor) -> None:
-    views = [noise(1), noise(2)]
-    found = predictor.prepare(noise(3))
+    views, found = [noise(1), noise(2)], noise(3)
     alone = [predictor.look_back(predictor.prepare(view), found) for view in views]
     together = predictor.look_back(predictor.prepare(Query.of_views(*views)), found)
     assert alone[0] != pytest.approx(alone[1], abs=1e-3)

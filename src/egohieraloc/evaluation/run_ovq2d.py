@@ -27,7 +27,7 @@ from egohieraloc.localize import Localizer
 from egohieraloc.video.reader import Video
 
 # Passed frames cannot be read again, and the few samples that are kept are all looked at.
-FEATURES_ALONE = ("search.second_look=false", "search.shortlist=0")
+FEATURES_ALONE = ("search.second_look=false", "search.look_back=false", "search.shortlist=0")
 
 
 class Forget(StrEnum):

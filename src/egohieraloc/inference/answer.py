@@ -96,18 +96,20 @@ def judge(search: QuerySearch, decoded: Mapping[int, Decoded], choice: TemporalC
     calibration = search.predictor.calibration
     first = [logit(float(choice.curve.raw[a : b + 1].max())) for a, b in intervals]
     looks = look_again(search, decoded, intervals) if search.looks_again else None
+    further: Sequence[float | None] | None
     if looks is not None:
         further, line = [look.logit for look in looks], calibration.looks
-    elif search.looks_back:
-        further, line = look_back(search, decoded, intervals), calibration.back
     else:
+        further = look_back(search, decoded, intervals) if search.looks_back else None
+        line = calibration.back
+    if further is None:
         alone = [_judged(i, a, None, calibration) for i, a in zip(intervals, first, strict=True)]
         return Judged(alone, decoded)
     both = [
         _judged(interval, a, b, calibration, line)
         for interval, a, b in zip(intervals, first, further, strict=True)
     ]
-    bar = search.temporal.peak_share * max(c.score for c in both) * TIE
+    bar = search.temporal.weighed_share * max(c.score for c in both) * TIE
     chosen = max((c for c in both if c.score >= bar), key=lambda c: c.interval)
     both.sort(key=lambda c: (c is not chosen, -c.score))
     closer = {sample: seen for look in looks or () for sample, seen in look.decoded.items()}

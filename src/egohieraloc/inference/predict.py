@@ -143,17 +143,17 @@ class Predictor:
 
     def prepare(self, query: Query) -> PreparedQuery:
         """Encode the query and build the template of all its views; the mask is that of the first."""
-        views = [self._prepare_view(view) for view in query.views]
+        views = [self._prepare_view(view, self.provider) for view in query.views]
         if len(views) == 1:
             return views[0]
         template = QueryTemplate.joined([view.template for view in views])
         return PreparedQuery(template, views[0].mask, FrameFeatures.cat([view.views for view in views]))
 
-    def _prepare_view(self, query: Query) -> PreparedQuery:
+    def _prepare_view(self, query: Query, provider: MaskProvider | None) -> PreparedQuery:
         """Encode one view, find its foreground, decide the fallback level, build its template."""
         config, quality = self.config, 1.0
-        if query.mask is None and self.provider is not None:
-            provided, quality = self.provider(query)
+        if query.mask is None and provider is not None:
+            provided, quality = provider(query)
             query = replace(query, mask=provided if provided.any() else None)
         window = cut_window(query, share=config.query_window, size=config.query_sizes[0])
         pixels = torch.from_numpy(window.rgb).to(self.device).permute(2, 0, 1)[None].float() / 255
@@ -186,12 +186,13 @@ class Predictor:
         with self._running():
             return SearchTemplate(self.network.template_from_frame(unpack(packed, self.device), box, mask))
 
-    def look_back(self, query: PreparedQuery, found: SearchTemplate) -> float:
+    def look_back(self, query: PreparedQuery, found: Query) -> float:
         """The logit that the query's image, of several views the likeliest, shows what was found."""
+        template = self._prepare_view(found, None).template  # many are looked for: no costly segmenter
         nothing = torch.empty(0, dtype=torch.long, device=self.device)
-        state = self.start(found, runs=len(query.views))
         with self._running():
-            output, _ = self.network.match(found.template, query.views, state, outlined=nothing)
+            state = self.network.initial_state(template).rows([0] * len(query.views))
+            output, _ = self.network.match(template, query.views, state, outlined=nothing)
         return float(cell_score(output.ram.cell_logits).max())
 
     def coarse(

@@ -160,7 +160,7 @@ def collect_evidence(
         rows = zip(first, further, shown, strict=True)
         return [CandidateEvidence(number, a, b, present, right) for a, b, right in rows if b is not None]
 
-    collected.back.extend(looked(look_back(search, decoded, intervals)))
+    collected.back.extend(looked(look_back(search, decoded, intervals) or [None] * len(intervals)))
     closer = look_again(search, decoded, intervals) if second_look else None
     collected.closer.extend(looked([look.logit for look in closer]) if closer else [])
 
