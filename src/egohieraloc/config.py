@@ -206,7 +206,7 @@ class TemporalConfig:
     paper_share: float = 0.8  # `paper`: an appearance stays above this share of the maximum
     peak_share: float = 0.9  # `extend`: an appearance has a peak above this share of the maximum ...
     extend_share: float = 0.1  # ... and reaches as far as the curve stays above this one
-    weighed_share: float = 0.9  # of the highest confidence: where looks are weighed, the last above it wins
+    weighed_share: float = 0.5  # of the highest confidence: where looks are weighed, the last above it wins
     bridge: int = 2  # samples; gaps up to this long do not end an appearance
     complete: float = 0.7  # `extend`: neighbours that show what the best sample shows, so surely, join it
     complete_reach: int = 150  # samples beyond either end of what the query found that are looked at for it
@@ -222,10 +222,12 @@ class TemporalConfig:
             )
         if not self.complete > 0:
             raise ValueError(f"complete must be above 0 (above 1 leaves it out), got {self.complete}")
-        if not (0 < self.paper_share <= 1 and 0 < self.extend_share <= self.peak_share <= 1):
+        alone = 0 < self.paper_share <= 1 and 0 < self.weighed_share <= 1
+        if not (alone and 0 < self.extend_share <= self.peak_share <= 1):
             raise ValueError(
                 "shares must be above 0 and at most 1, extend_share at most peak_share, got "
-                f"paper {self.paper_share}, peak {self.peak_share}, extend {self.extend_share}"
+                f"paper {self.paper_share}, peak {self.peak_share}, extend {self.extend_share}, "
+                f"weighed {self.weighed_share}"
             )
 
 

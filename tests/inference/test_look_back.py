@@ -72,6 +72,15 @@ def test_of_two_that_are_as_sure_the_later_one_is_the_answer() -> None:
     assert found.track.start == 8
 
 
+@pytest.mark.parametrize(("later", "chosen"), [(0.3, 8), (-0.5, 2)])
+def test_a_later_one_wins_from_half_the_highest_confidence_on(later: float, chosen: int) -> None:
+    """The earlier one has sigmoid(5 / 2) = 0.92, and sigmoid(-0.3 / 2) is half of it."""
+    samples = {2: decoded(0.5), 8: decoded(0.5)}
+    found = ask(samples, Mirror({2: 5.0, 8: later}, replace(BACK, threshold=0.0)))
+    assert isinstance(found.track, ResponseTrack)
+    assert found.track.start == chosen
+
+
 def test_what_the_query_does_not_show_is_refused() -> None:
     found = ask({2: decoded(0.7)}, Mirror({2: -4.0}))
     assert isinstance(found.track, NotFound)
