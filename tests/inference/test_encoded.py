@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 
 import numpy as np
 import pytest
@@ -15,11 +14,10 @@ from egohieraloc.errors import VideoError
 from egohieraloc.images import write_image
 from egohieraloc.inference.chunks import CHUNK, PHASES, STRETCH, all_chunks, samples_of, sparse_chunks
 from egohieraloc.inference.encoded import EncodedVideo, store_features
-from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.reading import Reading
 from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.store import FeatureStore
-from egohieraloc.types import Frame, Rgb
+from egohieraloc.types import Frame
 from egohieraloc.video.reader import Video
 
 COUNT = 4 * STRETCH + 6
@@ -60,29 +58,6 @@ def test_sparse_first_then_what_a_question_needs(store: FeatureStore, video: Vid
     reader.encoded.clear()
     assert values(encoded, [4, STRETCH + 3, STRETCH + 2]) == [4, STRETCH + 3, STRETCH + 2]
     assert reader.encoded == list(range(STRETCH + 1, 2 * STRETCH, 2))
-
-
-def test_the_next_chunk_is_encoded_while_one_is_stored(
-    store: FeatureStore, video: Video, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reader, write, second = NumberReader.make(), store.write, Event()
-    encode = reader.encode
-    together: list[bool] = []
-
-    def encode_some(canvases: list[Rgb]) -> PackedFeatures:
-        if reader.encoded:
-            second.set()
-        return encode(canvases)
-
-    def write_one(number: int, features: PackedFeatures) -> None:
-        together.append(second.wait(timeout=20))
-        write(number, features)
-
-    monkeypatch.setattr(reader, "encode", encode_some)
-    monkeypatch.setattr(store, "write", write_one)
-    reading_of(video, reader, store).fill(all_chunks(2 * STRETCH))
-    assert together == [True] * 4
-    assert [store.has(number) for number in range(5)] == [True] * 4 + [False]
 
 
 def test_an_interrupted_reading_goes_on_where_it_stopped(store: FeatureStore, video: Video) -> None:

@@ -135,4 +135,4 @@ def test_a_question_is_opened_and_deleted_with_keys(open_page: Open) -> None:
     page.focus("#queries .remove")
     page.keyboard.press("Enter")
     wait_for_headline(page, "Where was it last seen?")
-    assert page.evaluate("document.activeElement !== document.body")  # and Tab goes on from there
+    page.wait_for_function("document.activeElement !== document.body")  # and Tab goes on from there

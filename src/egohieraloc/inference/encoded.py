@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -29,7 +28,6 @@ from egohieraloc.inference.store import FeatureStore
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats, Frame, Ints, SampledVideo, VideoInfo, VideoSource
 from egohieraloc.video.letterbox import Letterbox
-from egohieraloc.video.prefetch import prefetched
 from egohieraloc.video.reader import Video
 
 ReadFrames = Callable[[Sequence[int]], Iterable[Frame]]
@@ -90,10 +88,9 @@ class EncodedVideo:
         missing = [number for number in numbers if not has(number)]
         total = sum(map(self._size, numbers))
         done = total - sum(map(self._size, missing))
-        with closing(self._made(missing)) as made:
-            for _, packed in made:
-                done += len(packed)
-                progress("encode", done, total)
+        for _, packed in self._made(missing):
+            done += len(packed)
+            progress("encode", done, total)
         if missing and self.memory is not None:
             self.memory.flush()
 
@@ -142,18 +139,16 @@ class EncodedVideo:
         for start in range(first // STRETCH * STRETCH, last + 1, STRETCH):
             yield self.pick(range(max(first, start), min(last + 1, start + STRETCH)))
 
-    def _made(self, numbers: Sequence[int]) -> Generator[tuple[int, PackedFeatures]]:
+    def _made(self, numbers: Sequence[int]) -> Iterator[tuple[int, PackedFeatures]]:
         if not numbers:
             return
         if self.reading is None:
             raise VideoError(f"Features in {self.store.folder} are damaged or gone. Read the video again.")
-        # The next one is encoded while this one is stored and remembered.
-        with closing(prefetched(self.reading.chunks(numbers), 1)) as chunks:
-            for number, packed in chunks:
-                self.store.write(number, packed)
-                if self.memory is not None and number % PHASES == 0 and not self.memory.has(number):
-                    self.memory.add(number, codebook(packed.match))
-                yield number, packed
+        for number, packed in self.reading.chunks(numbers):
+            self.store.write(number, packed)
+            if self.memory is not None and number % PHASES == 0 and not self.memory.has(number):
+                self.memory.add(number, codebook(packed.match))
+            yield number, packed
 
     def _size(self, number: int) -> int:
         """Samples in a chunk. A chunk is whole, also where the query time lies within it."""
