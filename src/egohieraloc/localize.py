@@ -181,7 +181,7 @@ class Localizer:
         self, query: Query | str | Path, encoded: EncodedVideo, *, progress: Progress = no_progress
     ) -> Result:
         """Answer from stored features; frames are decoded and encoded only where there are none yet, and
-        a few of the best appearances for a second look."""
+        a few of the best appearances for a look back or a second look."""
         query = _asked(query)
         search = self._search(query, encoded, progress)
         found = completed(search, answer(search, search.decode(search.coarse_scores())))

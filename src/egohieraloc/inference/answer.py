@@ -103,7 +103,7 @@ def judge(search: QuerySearch, decoded: Mapping[int, Decoded], choice: TemporalC
         further = look_back(search, decoded, intervals) if search.looks_back else None
         line = calibration.back
     if further is None:
-        alone = [_judged(i, a, None, calibration) for i, a in zip(intervals, first, strict=True)]
+        alone = [_judged(i, a, None, calibration, line) for i, a in zip(intervals, first, strict=True)]
         return Judged(alone, decoded)
     both = [
         _judged(interval, a, b, calibration, line)
@@ -118,13 +118,10 @@ def judge(search: QuerySearch, decoded: Mapping[int, Decoded], choice: TemporalC
 
 
 def _judged(
-    interval: Interval,
-    first: float,
-    second: float | None,
-    calibration: Calibration,
-    line: BothLooks | None = None,
+    interval: Interval, first: float, second: float | None, calibration: Calibration, line: BothLooks
 ) -> Candidate:
-    if second is None or line is None:
+    """`line` weighs both looks, where there is a second."""
+    if second is None:
         return Candidate(interval, first, None, calibration.confidence(first), calibration.threshold)
     return Candidate(interval, first, second, line.confidence(first, second), line.threshold)
 

@@ -23,18 +23,19 @@ def look_back(
 
     None of an appearance that has nothing to cut out, and in all where the video cannot be read.
     """
-    best = [best_samples(decoded, interval, 1) for interval in appearances]
+    best = [next(iter(best_samples(decoded, interval, 1)), None) for interval in appearances]
     try:
-        frames = search.video.frames({sample for samples in best for sample in samples})
+        frames = search.video.frames(sample for sample in best if sample is not None)
     except (VideoError, OSError):
         return None
     letterbox = search.video.letterbox
-    logits: list[float | None] = []
-    for samples in best:
-        logit = None
-        for sample in samples:
-            box = letterbox.box_from_canvas(decoded[sample].box).clipped(*letterbox.frame_size)
-            if sample in frames and min(box.width, box.height) >= MIN_SIDE_PX:
-                logit = search.predictor.look_back(search.query, Query(frames[sample].rgb, box))
-        logits.append(logit)
-    return logits
+
+    def seen(sample: int | None) -> float | None:
+        if sample is None or sample not in frames:
+            return None
+        box = letterbox.box_from_canvas(decoded[sample].box).clipped(*letterbox.frame_size)
+        if min(box.width, box.height) < MIN_SIDE_PX:
+            return None
+        return search.predictor.look_back(search.query, Query(frames[sample].rgb, box))
+
+    return [seen(sample) for sample in best]

@@ -73,6 +73,7 @@ class FrameGraph:
             made[number] = [tensor.data.copy() for tensor in request.output_tensors]
 
         queue = self.prepare(shared[0].shape[1] if shared else 0)
+        queue.wait_all()  # an interrupted call may have left frames under way, which are none of this one's
         queue.set_callback(keep)
         for number in range(len(made)):
             given = [*(row[number : number + 1] for row in rows), *shared]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from egohieraloc.boxes import iou_xyxy
 from egohieraloc.config import QueryMaskConfig
@@ -26,8 +26,7 @@ from egohieraloc.inference.complete import completed
 from egohieraloc.inference.look_back import look_back
 from egohieraloc.inference.predict import Decoded
 from egohieraloc.inference.search import QuerySearch
-from egohieraloc.inference.second_look import logit as score_logit
-from egohieraloc.inference.second_look import look_again
+from egohieraloc.inference.second_look import logit, look_again
 from egohieraloc.inference.temporal import Interval
 from egohieraloc.localize import Localizer
 from egohieraloc.models.weights import BothLooks, Calibration, load_weights
@@ -56,7 +55,6 @@ MIXED_CLIPS = update(
 )
 LARGE_CLIPS = update(MIXED_CLIPS, {"frame_px": 896})  # four times the pixels, for a second look
 ON_OBJECT = 0.25  # IoU of a candidate's box with the true one
-CLIP = 1e-6  # keeps logits finite
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class Evidence:
 
     @property
     def logit(self) -> float:
-        return float(logit(np.clip(self.peak, CLIP, 1 - CLIP)))
+        return logit(self.peak)
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,7 @@ def collect_evidence(
     if choice.chosen is None:
         return
     intervals = (choice.chosen, *choice.alternatives)
-    first = [score_logit(float(choice.curve.raw[a : b + 1].max())) for a, b in intervals]
+    first = [logit(float(choice.curve.raw[a : b + 1].max())) for a, b in intervals]
     shown = [_shows_object(interval, decoded, query) for interval in intervals]
 
     def looked(further: Sequence[float | None]) -> list[CandidateEvidence]:
