@@ -17,11 +17,12 @@ from scipy.special import expit, logit
 
 from egohieraloc.config import QueryMaskConfig
 from egohieraloc.inference.predict import Predictor
+from egohieraloc.inference.second_look import SMALLEST
 from egohieraloc.models.query_mask import steadiness
 from egohieraloc.models.weights import load_weights
 from egohieraloc.query import Query
 from egohieraloc.settings import update
-from egohieraloc.training.calibrate import CLIP, fit_line
+from egohieraloc.training.calibrate import fit_line
 from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.composed_videos import BATCH, VIDEO_CLIPS, query_of
 from egohieraloc.training.composer.composer_config import ComposerConfig
@@ -78,7 +79,7 @@ def segmented(predictor: Predictor, name: str, asked: Query, truth: Mask) -> Seg
 
 def fit_segmenter(found: Sequence[Segmented], config: QueryMaskConfig) -> QueryMaskConfig:
     """The line that predicts the IoU best; `found` must come from a segmenter without one (`plain`)."""
-    known = np.array([[logit(np.clip(one.quality, CLIP, 1 - CLIP)), one.steadiness] for one in found])
+    known = np.array([[logit(np.clip(one.quality, SMALLEST, 1 - SMALLEST)), one.steadiness] for one in found])
     (slope, steady), offset = fit_line(known, np.array([one.iou for one in found]))
     return replace(config, slope=slope, steadiness=steady, offset=offset)
 
@@ -91,7 +92,7 @@ def plain(config: QueryMaskConfig) -> QueryMaskConfig:
 def quality_error(found: Sequence[Segmented], config: QueryMaskConfig) -> float:
     """Root mean square error of the quality under a line, of queries segmented without one."""
     values = [
-        config.slope * logit(np.clip(one.quality, CLIP, 1 - CLIP))
+        config.slope * logit(np.clip(one.quality, SMALLEST, 1 - SMALLEST))
         + config.steadiness * one.steadiness
         + config.offset
         for one in found
