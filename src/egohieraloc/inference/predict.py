@@ -25,7 +25,7 @@ from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import MatchOutput, QueryTemplate
 from egohieraloc.models.qam import QamState
 from egohieraloc.models.query_mask import MaskProvider, fallback_level, segmenter_quality
-from egohieraloc.models.ram import cell_score
+from egohieraloc.models.ram import best_boxes, cell_score
 from egohieraloc.models.weights import Weights
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Bytes, QueryMask, Rgb
@@ -52,7 +52,7 @@ class PreparedQuery(SearchTemplate):
     """A query ready to be searched for, and to be searched."""
 
     mask: QueryMask
-    views: FrameFeatures  # its images, one a view
+    views: FrameFeatures  # its windows, one a view
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,9 +174,8 @@ class Predictor:
                 torch.tensor([quality], device=self.device),
                 torch.tensor([level], device=self.device),
             )
-            views = self.network.as_frame(features)
         shown = np.round(mask * 255).astype(np.uint8)
-        return PreparedQuery(template, QueryMask(shown, window.region, quality, level), views)
+        return PreparedQuery(template, QueryMask(shown, window.region, quality, level), features.scales[0])
 
     def template_from_sample(self, packed: PackedFeatures, shown: Decoded) -> SearchTemplate:
         """What one sample shows, to be searched for in its neighbours."""
@@ -187,13 +186,11 @@ class Predictor:
             return SearchTemplate(self.network.template_from_frame(unpack(packed, self.device), box, mask))
 
     def look_back(self, query: PreparedQuery, found: Query) -> float:
-        """The logit that the query's image, of several views the likeliest, shows what was found."""
+        """The logit that the query's window, of several views the likeliest, shows what was found."""
         template = self._prepare_view(found, None).template  # many are looked for: no costly segmenter
-        nothing = torch.empty(0, dtype=torch.long, device=self.device)
         with self._running():
-            state = self.network.initial_state(template).rows([0] * len(query.views))
-            output, _ = self.network.match(template, query.views, state, outlined=nothing)
-        return float(cell_score(output.ram.cell_logits).max())
+            cell_logits = self.network.look_back(template.repeated(len(query.views)), query.views)
+        return float(cell_score(cell_logits).max())
 
     def coarse(
         self, query: SearchTemplate, match: NDArray[np.int8], scale: NDArray[np.float16]
@@ -299,7 +296,7 @@ class Predictor:
     def _read(self, output: MatchOutput) -> list[Decoded]:
         ram = output.ram
         scores = _numpy(torch.sigmoid(ram.score_logit.float()))
-        boxes = _numpy(_best_boxes(ram.cell_logits, ram.boxes)) * self.config.input_size
+        boxes = _numpy(best_boxes(ram.cell_logits, ram.boxes)) * self.config.input_size
         outlines: Iterable[tuple[Box | None, Bytes]] = self._outlines(ram.mask_logits)
         cells: Iterable[NDArray[np.float32] | None] = [None] * len(scores)
         if not len(ram.mask_logits):
@@ -336,12 +333,6 @@ class Predictor:
 
 def _power_of_two(most: int) -> int:
     return 1 << max(1, most).bit_length() - 1
-
-
-def _best_boxes(cell_logits: Tensor, boxes: Tensor) -> Tensor:
-    """Boxes (N, 4) in [0, 1] of the cells most likely to lie on the object."""
-    best = cell_logits.flatten(1).argmax(1)
-    return boxes.flatten(2).gather(2, best[:, None, None].expand(-1, 4, 1))[..., 0]
 
 
 def _sorted_box(values: NDArray[np.float32]) -> Box:

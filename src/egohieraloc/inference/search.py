@@ -142,9 +142,10 @@ class QuerySearch:
 
     @property
     def looks_back(self) -> bool:
-        """Whether what is found is searched for in the query's image; in the paper it is not."""
+        """Whether what is found is searched for in the query's image, for which weights must be trained and
+        calibrated; in the paper it is not."""
         paper = self.temporal.rule == "paper"
-        return self.config.look_back and not paper and self.predictor.calibration.back.second != 0
+        return self.config.look_back and not paper and self.predictor.can_look_back
 
     @property
     def weighs(self) -> bool:
