@@ -166,7 +166,7 @@ def test_of_several_views_the_likeliest_counts(predictor: Predictor) -> None:
 
 
 def test_what_is_found_together_is_searched_for_one_by_one(predictor: Predictor) -> None:
-    query, found = predictor.prepare(noise(1)), [noise(2), noise(3)]
+    query, found = predictor.prepare(noise(1)), [noise(2), noise(3), noise(4)]
     together = predictor.look_back(query, found)
     assert together[0] != pytest.approx(together[1], abs=1e-3)
     for each, logit_together in zip(found, together, strict=True):

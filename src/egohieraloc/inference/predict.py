@@ -33,6 +33,7 @@ from egohieraloc.types import Box, Bytes, QueryMask, Rgb
 
 BATCHES = {"cpu": 16, "cuda": 128}
 ENCODE_BATCHES = {"cuda": 128}  # a processor is no faster with more than a chunk
+VIEWS = 2  # of what was found encoded at a time: more take little less time and much more memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,8 +208,10 @@ class Predictor:
     def look_back(self, query: PreparedQuery, found: Sequence[Query]) -> list[float]:
         """The logits that the query's image, of several views the likeliest, shows each thing found."""
         nothing = torch.empty(0, dtype=torch.long, device=self.device)
+        some = (found[start : start + VIEWS] for start in range(0, len(found), VIEWS))
         logits = []
-        for view in self._prepare_views(found, None):  # many are looked for: no costly segmenter
+        # Many are looked for: no costly segmenter.
+        for view in (view for few in some for view in self._prepare_views(few, None)):
             with self._running():
                 state = self.network.initial_state(view.template).rows([0] * len(query.views))
                 output, _ = self.network.match(view.template, query.views, state, outlined=nothing)
