@@ -27,7 +27,7 @@ import cv2
 import numpy as np
 
 from ego_dev import PLACES, open_videos
-from egohieraloc import Localizer, Query, Video, demo
+from egohieraloc import Localizer, Query, Video, demo, threads
 from egohieraloc.config import NetworkConfig
 from egohieraloc.files import write_json
 from egohieraloc.inference.chunks import PHASES, STRETCH
@@ -94,6 +94,7 @@ def main() -> None:
     if options.one is not None:
         print(*asdict(ask(options, options.folder, options.one)).values())
         return
+    threads.settle()  # of the processes that are measured, as the command line does it
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.folder or Path(scratch)
         make_footage(options, folder)

@@ -48,6 +48,13 @@ def values(encoded: EncodedVideo, samples: Sequence[int]) -> list[int]:
     return encoded.pick(samples).match.ravel().tolist()
 
 
+def test_descriptors_alone_are_those_of_the_samples(store: FeatureStore, video: Video) -> None:
+    encoded, some = reading_of(video, NumberReader.make(), store), [STRETCH + 3, 4, STRETCH + 2]
+    match, scale = encoded.pick_descriptors(some)
+    assert match.ravel().tolist() == some
+    np.testing.assert_array_equal(scale, encoded.pick(some).match_scale)
+
+
 def test_sparse_first_then_what_a_question_needs(store: FeatureStore, video: Video) -> None:
     reader = NumberReader.make()
     encoded = reading_of(video, reader, store)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,9 +38,9 @@ class Mirror:
         self._logits = logits
         self.asked: list[Query] = []
 
-    def look_back(self, query: object, found: Query) -> float:
-        self.asked.append(found)
-        return self._logits[int(found.image[0, 0, 0])]
+    def look_back(self, query: object, found: Sequence[Query]) -> list[float]:
+        self.asked += found
+        return [self._logits[int(one.image[0, 0, 0])] for one in found]
 
 
 def frames(numbers: Iterable[int]) -> list[Frame]:
@@ -158,8 +158,16 @@ def test_a_window_lies_in_the_frame_at_the_same_place_in_every_map(predictor: Pr
 
 
 def test_of_several_views_the_likeliest_counts(predictor: Predictor) -> None:
-    views, found = [noise(1), noise(2)], noise(3)
-    alone = [predictor.look_back(predictor.prepare(view), found) for view in views]
-    together = predictor.look_back(predictor.prepare(Query.of_views(*views)), found)
-    assert alone[0] != pytest.approx(alone[1], abs=1e-3)
-    assert together == pytest.approx(max(alone), abs=2e-2)
+    views, found = [noise(1), noise(2)], [noise(3)]
+    (one,), (other,) = (predictor.look_back(predictor.prepare(view), found) for view in views)
+    (together,) = predictor.look_back(predictor.prepare(Query.of_views(*views)), found)
+    assert one != pytest.approx(other, abs=1e-3)
+    assert together == pytest.approx(max(one, other), abs=2e-2)
+
+
+def test_what_is_found_together_is_searched_for_one_by_one(predictor: Predictor) -> None:
+    query, found = predictor.prepare(noise(1)), [noise(2), noise(3), noise(4)]
+    together = predictor.look_back(query, found)
+    assert together[0] != pytest.approx(together[1], abs=1e-3)
+    for each, logit_together in zip(found, together, strict=True):
+        assert predictor.look_back(query, [each]) == pytest.approx([logit_together], abs=2e-2)

@@ -98,15 +98,17 @@ def test_without_tiles_the_decoder_is_in_full_precision(
     assert compilations == [True, without, without]  # the DPM always
 
 
-def test_a_frame_says_the_same_whatever_is_beside_it() -> None:
-    """More frames than are run at once, each with its own answer in its own place."""
+@pytest.mark.parametrize("together", [1, 2, 3])
+def test_a_frame_says_the_same_whatever_is_beside_it(together: int) -> None:
+    """More frames than are run at once, each with its own answer in its own place; the last may be alone."""
     from openvino import Model
     from openvino import opset13 as op
 
     frames = op.parameter([-1, 2], np.float32)
     tokens = op.parameter([1, -1, 2], np.float32)
     slow = op.reduce_sum(op.tanh(tokens), op.constant(np.array([1])), False)
-    graph = FrameGraph(Model([op.add(frames, slow), op.negative(frames)], [frames, tokens]))
+    model = Model([op.add(frames, slow), op.negative(frames)], [frames, tokens])
+    graph = FrameGraph(model, together=together)
     values = torch.arange(40.0).view(20, 2)
     for count in (3, 5):
         added, negative = graph([values], [torch.ones(1, count, 2)])

@@ -116,16 +116,16 @@ class EncodedVideo:
 
     def pick(self, samples: Sequence[int]) -> PackedFeatures:
         """Some samples in any order."""
-        numbers = chunks_with(samples)
-        chunks = [self.chunk(number) for number in numbers]
-        return PackedFeatures.cat(chunks)[_places(samples, numbers, list(map(len, chunks)))]
+        chunks = {number: self.chunk(number) for number in chunks_with(samples)}
+        rows = ((chunks[chunk_of(sample)], place_of(sample)) for sample in samples)
+        return PackedFeatures.cat([chunk[place : place + 1] for chunk, place in rows])
 
     def pick_descriptors(self, samples: Sequence[int]) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
         """Of some samples in any order, descriptors and their scale."""
-        numbers = chunks_with(samples)
-        parts = [self._descriptors(number) for number in numbers]
-        places = _places(samples, numbers, [len(scale) for _, scale in parts])
-        match, scale = (np.concatenate([part[k] for part in parts])[places] for k in (0, 1))
+        chunks = {number: self._descriptors(number) for number in chunks_with(samples)}
+        match, scale = (
+            np.stack([chunks[chunk_of(sample)][k][place_of(sample)] for sample in samples]) for k in (0, 1)
+        )
         return match, scale
 
     def frames(self, samples: Iterable[int]) -> dict[int, Frame]:
@@ -153,12 +153,6 @@ class EncodedVideo:
     def _size(self, number: int) -> int:
         """Samples in a chunk. A chunk is whole, also where the query time lies within it."""
         return len(samples_of(number, len(self.reading.sampled if self.reading else self.video)))
-
-
-def _places(samples: Sequence[int], numbers: Sequence[int], sizes: Sequence[int]) -> NDArray[np.intp]:
-    """Where samples are (N,) in chunks of these numbers and sizes, one after the other."""
-    starts = dict(zip(numbers, np.cumsum([0, *sizes]).tolist(), strict=False))
-    return np.array([starts[chunk_of(sample)] + place_of(sample) for sample in samples], np.intp)
 
 
 def store_features(packed: PackedFeatures, folder: Path, *, canvas: int, fps: float) -> EncodedVideo:

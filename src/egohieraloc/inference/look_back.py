@@ -30,12 +30,11 @@ def look_back(
         return None
     letterbox = search.video.letterbox
 
-    def seen(sample: int | None) -> float | None:
-        if sample is None or sample not in frames:
-            return None
+    cut: dict[int, Query] = {}
+    for sample in frames:
         box = letterbox.box_from_canvas(decoded[sample].box).clipped(*letterbox.frame_size)
-        if min(box.width, box.height) < MIN_SIDE_PX:
-            return None
-        return search.predictor.look_back(search.query, Query(frames[sample].rgb, box))
-
-    return [seen(sample) for sample in best]
+        if min(box.width, box.height) >= MIN_SIDE_PX:
+            cut[sample] = Query(frames[sample].rgb, box)
+    logits = search.predictor.look_back(search.query, list(cut.values())) if cut else []
+    seen = dict(zip(cut, logits, strict=True))
+    return [None if sample is None else seen.get(sample) for sample in best]

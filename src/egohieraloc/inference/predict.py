@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +18,12 @@ from egohieraloc.inference.chunks import CHUNK
 from egohieraloc.inference.cuts import mean_descriptors
 from egohieraloc.inference.mask_box import box_from_mask
 from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
-from egohieraloc.inference.query_window import cut_window
+from egohieraloc.inference.query_window import QueryWindow, cut_window
 from egohieraloc.models.compiled import compile_parts, usable_parts
 from egohieraloc.models.fold import fold_norms, fuse_for_cuda
 from egohieraloc.models.jit import compile_encoder
 from egohieraloc.models.neck import FrameFeatures
-from egohieraloc.models.network import MatchOutput, QueryTemplate
+from egohieraloc.models.network import MatchOutput, QueryFeatures, QueryTemplate
 from egohieraloc.models.qam import QamState
 from egohieraloc.models.query_mask import MaskProvider, fallback_level, segmenter_quality
 from egohieraloc.models.ram import best_boxes, cell_score
@@ -32,6 +33,7 @@ from egohieraloc.types import Box, Bytes, QueryMask, Rgb
 
 BATCHES = {"cpu": 16, "cuda": 128}
 ENCODE_BATCHES = {"cuda": 128}  # a processor is no faster with more than a chunk
+VIEWS = 2  # of what was found encoded at a time: more take little less time and much more memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,39 +145,57 @@ class Predictor:
 
     def prepare(self, query: Query) -> PreparedQuery:
         """Encode the query and build the template of all its views; the mask is that of the first."""
-        views = [self._prepare_view(view, self.provider) for view in query.views]
+        views = self._prepare_views(query.views, self.provider)
         if len(views) == 1:
             return views[0]
         template = QueryTemplate.joined([view.template for view in views])
         return PreparedQuery(template, views[0].mask, FrameFeatures.cat([view.views for view in views]))
 
-    def _prepare_view(self, query: Query, provider: MaskProvider | None) -> PreparedQuery:
-        """Encode one view, find its foreground, decide the fallback level, build its template."""
-        config, quality = self.config, 1.0
-        if query.mask is None and provider is not None:
-            provided, quality = provider(query)
-            query = replace(query, mask=provided if provided.any() else None)
-        window = cut_window(query, share=config.query_window, size=config.query_sizes[0])
-        pixels = torch.from_numpy(window.rgb).to(self.device).permute(2, 0, 1)[None].float() / 255
-        box = torch.from_numpy(window.box).to(self.device).float()[None]
-        visible = torch.from_numpy(window.visible).to(self.device)[None, None].float()
+    def _prepare_views(self, views: Sequence[Query], provider: MaskProvider | None) -> list[PreparedQuery]:
+        """Encode views in one go, find the foreground of each."""
+        config, qualities, windows = self.config, [], []
+        for view in views:
+            mask, quality = view.mask, 1.0
+            if mask is None and provider is not None:
+                provided, quality = provider(view)
+                mask = provided if provided.any() else None
+            qualities.append(quality)
+            cut = replace(view, mask=mask)
+            windows.append(cut_window(cut, share=config.query_window, size=config.query_sizes[0]))
+
+        def stacked(values: Iterable[NDArray[Any]]) -> Tensor:
+            return torch.from_numpy(np.stack(list(values))).to(self.device).float()
+
         with self._running():
-            features = self.network.encode_query(pixels, box, visible)
-            if window.mask is not None:
-                mask = window.mask.astype(np.float32)
-            else:
-                mask = _numpy(torch.sigmoid(features.mask_logits[0].float()))
-                quality = segmenter_quality(float(features.quality_logit[0]), mask, config.query_mask)
-            level = fallback_level(quality, config.query_mask)
-            foreground = torch.from_numpy((mask >= 0.5).astype(np.float32)).to(self.device)[None, None]
-            template = self.network.template(
-                features,
-                foreground,
-                torch.tensor([quality], device=self.device),
-                torch.tensor([level], device=self.device),
+            features = self.network.encode_query(
+                stacked(window.rgb for window in windows).permute(0, 3, 1, 2) / 255,
+                stacked(window.box for window in windows),
+                stacked(window.visible[None] for window in windows),
             )
+            return [
+                self._prepare_view(features[number : number + 1], window, quality)
+                for number, (window, quality) in enumerate(zip(windows, qualities, strict=True))
+            ]
+
+    def _prepare_view(self, features: QueryFeatures, window: QueryWindow, quality: float) -> PreparedQuery:
+        """Find the foreground of one view, decide the fallback level, build its template."""
+        config = self.config
+        if window.mask is not None:
+            mask = window.mask.astype(np.float32)
+        else:
+            mask = _numpy(torch.sigmoid(features.mask_logits[0].float()))
+            quality = segmenter_quality(float(features.quality_logit[0]), mask, config.query_mask)
+        level = fallback_level(quality, config.query_mask)
+        foreground = torch.from_numpy((mask >= 0.5).astype(np.float32)).to(self.device)[None, None]
+        template = self.network.template(
+            features,
+            foreground,
+            torch.tensor([quality], device=self.device),
+            torch.tensor([level], device=self.device),
+        )
         shown = np.round(mask * 255).astype(np.uint8)
-        return PreparedQuery(template, QueryMask(shown, window.region, quality, level), features.scales[0])
+        seen = QueryMask(shown, window.region, quality, level)
+        return PreparedQuery(template, seen, features.scales[0])
 
     def template_from_sample(self, packed: PackedFeatures, shown: Decoded) -> SearchTemplate:
         """What one sample shows, to be searched for in its neighbours."""
@@ -185,12 +205,21 @@ class Predictor:
         with self._running():
             return SearchTemplate(self.network.template_from_frame(unpack(packed, self.device), box, mask))
 
-    def look_back(self, query: PreparedQuery, found: Query) -> float:
-        """The logit that the query's window, of several views the likeliest, shows what was found."""
-        template = self._prepare_view(found, None).template  # many are looked for: no costly segmenter
-        with self._running():
-            cell_logits = self.network.look_back(template.repeated(len(query.views)), query.views)
-        return float(cell_score(cell_logits).max())
+    @property
+    def can_look_back(self) -> bool:
+        """Whether the weights were trained and calibrated for it."""
+        return self.config.look_back and self.calibration.back.second != 0
+
+    def look_back(self, query: PreparedQuery, found: Sequence[Query]) -> list[float]:
+        """The logits that the query's window, of several views the likeliest, shows each thing found."""
+        some = (found[start : start + VIEWS] for start in range(0, len(found), VIEWS))
+        logits = []
+        # Many are looked for: no costly segmenter.
+        for view in (view for few in some for view in self._prepare_views(few, None)):
+            with self._running():
+                cells = self.network.look_back(view.template.repeated(len(query.views)), query.views)
+            logits.append(float(cell_score(cells).max()))
+        return logits
 
     def coarse(
         self, query: SearchTemplate, match: NDArray[np.int8], scale: NDArray[np.float16]

@@ -95,7 +95,7 @@ class CompiledDecoder(nn.Module):
         super().__init__()
         self.config = network.config.ram
         look, outline = _in_two(graph.model())
-        self._look = FrameGraph(look, exact=without_tiles())
+        self._look = FrameGraph(look, exact=without_tiles(), together=2)
         self._outline = FrameGraph(outline, exact=without_tiles())
         # For queries of one view ahead of the first one, for others when they come.
         self._look.prepare(sum((size // 16) ** 2 for size in network.config.query_sizes))

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 
 def gaussian_target(height: int, width: int, sigma: float, device: torch.device | None = None) -> Tensor:
@@ -62,12 +61,18 @@ def respond(features: Tensor, filters: Sequence[Tensor]) -> Tensor:
 def _respond_to_one(features: Tensor, one: Tensor) -> Tensor:
     """Responses (B, 1, H, W) to one filter (1, D, h, w), by adding up what each of its cells responds.
 
-    A third of the time that Fourier transforms of all channels take on a processor.
+    A fifth of the time that Fourier transforms of all channels take on a processor.
     """
     (height, width), (rows, columns) = features.shape[-2:], one.shape[-2:]
     with torch.autocast(features.device.type, enabled=False):
         parts = one[0].flip(-2, -1).flatten(1).T @ features.flatten(2)  # (B, hw, HW)
-    whole = F.fold(parts, (height + rows - 1, width + columns - 1), (rows, columns))
+    parts = parts.view(-1, rows, columns, height, width)
+    across = parts.new_zeros(len(parts), rows, height, width + columns - 1)
+    for column in range(columns):
+        across[..., column : column + width] += parts[:, :, column]
+    whole = parts.new_zeros(len(parts), 1, height + rows - 1, width + columns - 1)
+    for row in range(rows):
+        whole[:, 0, row : row + height] += across[:, row]
     top, left = rows - 1 - rows // 2, columns - 1 - columns // 2
     return whole[..., top : top + height, left : left + width]
 

@@ -33,15 +33,16 @@ class PartGraph:
 
 
 class FrameGraph:
-    """A graph of one frame, run on as many of them at once as there are cores.
+    """A graph of a frame or two, run on as many cores at once as there are.
 
     Cores that share a frame wait for each other in every layer, the longer the busier they are. Shapes are
     fixed: with open ones a frame takes longer, and OpenVINO prepares itself for each that it meets.
     """
 
-    def __init__(self, model: Any, *, exact: bool = False) -> None:
-        """`exact`: in full precision also where the processor is faster in less."""
-        self._model, self._exact = model, exact
+    def __init__(self, model: Any, *, exact: bool = False, together: int = 1) -> None:
+        """`exact`: in full precision also where the processor is faster in less; `together`: so many frames
+        on one core, for a graph of many small layers."""
+        self._model, self._exact, self._together = model, exact, together
         self._ready: dict[int, Any] = {}  # by number of tokens
 
     def prepare(self, tokens: int = 0) -> Any:
@@ -54,7 +55,7 @@ class FrameGraph:
             for shape in shapes:
                 for place in range(len(shape)):
                     if shape[place].is_dynamic:
-                        shape[place] = tokens if place else 1
+                        shape[place] = tokens if place else self._together
             model.reshape(dict(enumerate(shapes)))
             at_once = min(usable_cores(), MOST_AT_ONCE)
             options = {"PERFORMANCE_HINT": "THROUGHPUT", "NUM_STREAMS": at_once}
@@ -67,19 +68,23 @@ class FrameGraph:
         rows, shared = (
             [value.float().contiguous().numpy() for value in values] for values in (frames, query)
         )
-        made: list[list[Any]] = [[]] * len(rows[0])
+        count, made = len(rows[0]), dict[int, list[Any]]()
 
-        def keep(request: Any, number: int) -> None:
-            made[number] = [tensor.data.copy() for tensor in request.output_tensors]
+        def keep(request: Any, start: int) -> None:
+            made[start] = [tensor.data[: count - start].copy() for tensor in request.output_tensors]
 
         queue = self.prepare(shared[0].shape[1] if shared else 0)
         queue.wait_all()  # an interrupted call may have left frames under way, which are none of this one's
         queue.set_callback(keep)
-        for number in range(len(made)):
-            given = [*(row[number : number + 1] for row in rows), *shared]
-            queue.start_async(given, number, share_inputs=True)
+        starts = range(0, count, self._together)
+        for start in starts:
+            some = [row[start : start + self._together] for row in rows]
+            if count - start < self._together:  # the last one fills up
+                some = [np.resize(row, (self._together, *row.shape[1:])) for row in some]
+            queue.start_async([*some, *shared], start, share_inputs=True)
         queue.wait_all()
-        return [torch.from_numpy(np.concatenate(column)) for column in zip(*made, strict=True)]
+        columns = zip(*(made[start] for start in starts), strict=True)
+        return [torch.from_numpy(np.concatenate(column)) for column in columns]
 
 
 def compile_model(model: Any, *, exact: bool = False, **options: Any) -> Any:

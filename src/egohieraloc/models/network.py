@@ -36,6 +36,16 @@ class QueryFeatures:
     mask_logits: Tensor  # (B, S/4, S/4) the built-in head's foreground; S the largest of `query_sizes`
     quality_logit: Tensor  # (B,) how far the head trusts it
 
+    def __getitem__(self, index: slice) -> QueryFeatures:
+        """Some of the windows."""
+        return QueryFeatures(
+            tuple(scale[index] for scale in self.scales),
+            self.box[index],
+            self.visible[index],
+            self.mask_logits[index],
+            self.quality_logit[index],
+        )
+
 
 @dataclass(frozen=True)
 class QueryTemplate:
