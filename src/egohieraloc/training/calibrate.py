@@ -118,7 +118,9 @@ def calibrate(
             )
             for query in composed:
                 collect_evidence(localizer, query, collected, second_look=second_look)
-    fitted = replace(fit(collected.answers), back=fit_looks(collected.back))
+    fitted = fit(collected.answers)
+    if network.look_back:
+        fitted = replace(fitted, back=fit_looks(collected.back))
     if second_look:
         fitted = replace(fitted, looks=fit_looks(collected.closer))
     return fitted, collected.answers
@@ -158,7 +160,8 @@ def collect_evidence(
         rows = zip(first, further, shown, strict=True)
         return [CandidateEvidence(number, a, b, present, right) for a, b, right in rows if b is not None]
 
-    collected.back.extend(looked(look_back(search, decoded, intervals) or [None] * len(intervals)))
+    back = look_back(search, decoded, intervals) if localizer.predictor.config.look_back else None
+    collected.back.extend(looked(back) if back else [])
     closer = look_again(search, decoded, intervals) if second_look else None
     collected.closer.extend(looked([look.logit for look in closer]) if closer else [])
 
