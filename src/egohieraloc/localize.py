@@ -193,7 +193,7 @@ class Localizer:
             found.alternatives,
             query_mask=search.query.mask,
             maps=maps_of(found, encoded.letterbox),
-            versions=self._versions(found.looks),
+            versions=self._versions(found.look),
         )
 
     def foreground(self, query: Query | str | Path) -> QueryMask:
@@ -232,10 +232,10 @@ class Localizer:
             progress=progress,
         )
 
-    def _versions(self, looks: int) -> dict[str, str]:
+    def _versions(self, look: str) -> dict[str, str]:
         provider = self.predictor.provider
         named = {} if provider is None else {"segmenter": getattr(provider, "name", type(provider).__name__)}
-        return {"weights": self.weights.fingerprint, "looks": str(looks)} | named | versions()
+        return {"weights": self.weights.fingerprint, "look": look} | named | versions()
 
     def locate(
         self,

@@ -64,7 +64,7 @@ def test_it_decides_between_appearances() -> None:
     """The first look prefers the later one, which the query's image does not show."""
     found = ask({2: decoded(0.7), 8: decoded(0.8)}, Mirror({2: 3.0, 8: -3.0}))
     assert isinstance(found.track, ResponseTrack)
-    assert (found.track.start, found.looks) == (2, 1)
+    assert (found.track.start, found.look) == (2, "back")
     both = 0.5 * logit(0.7) + 0.5 * 3.0
     assert found.track.score == pytest.approx(1 / (1 + math.exp(-both)), rel=1e-6)
     assert [other.start for other in found.alternatives] == [8]
@@ -102,12 +102,21 @@ def test_what_the_best_sample_shows_is_searched_for() -> None:
     assert found.box.xyxy == pytest.approx(VIDEO.letterbox.box_from_canvas(seen[3].box).xyxy)
 
 
+def test_several_samples_of_an_appearance_have_a_say() -> None:
+    """Some way apart, the best ones; what cannot be cut out has none."""
+    mirror = Mirror({3: 1.0, 5: -2.0, 8: 4.0})
+    outside = replace(decoded(0.8), box=Box(0, 0, 8, 3))
+    seen = {3: decoded(0.9), 4: decoded(0.8), 5: decoded(0.7), 8: decoded(0.9), 6: outside}
+    search = search_over(VIDEO, mirror, config=SearchConfig(look_frames=2))
+    assert look_back(search, seen, [(2, 5), (6, 8)]) == [-0.5, 4.0]
+
+
 def test_a_video_that_cannot_be_read_is_answered_by_the_first_look() -> None:
     mirror = Mirror({2: -9.0})
     assert look_back(search_over(GONE, mirror), {2: decoded(0.7)}, [(2, 2)]) is None
     found = answer(search_over(GONE, mirror, temporal=ONE), {2: decoded(0.7)})
     assert isinstance(found.track, ResponseTrack)
-    assert found.track.score == pytest.approx(0.7)
+    assert (found.look, found.track.score) == ("first", pytest.approx(0.7))
 
 
 @pytest.mark.parametrize("why", ["switched off", "not calibrated", "paper"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from egohieraloc.types import (
 )
 from egohieraloc.video.letterbox import Letterbox
 
+Look = Literal["first", "back", "second"]  # the last that the confidence of the chosen candidate comes from
 EXPLAINED = 8  # samples of the track whose maps are kept, at most
 
 
@@ -37,7 +39,7 @@ class Answer:
     curve: ScoreCurve
     alternatives: tuple[ResponseTrack, ...]
     decoded: Mapping[int, Decoded]
-    looks: int = 1  # 2 where the confidence comes from a second look too
+    look: Look = "first"
 
 
 def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
@@ -59,14 +61,14 @@ def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
         # The rule's choice, or where that is below the threshold the last one above it.
         answered = confident[0] if confident[0] is tracks[0] else max(confident, key=lambda t: t.end)
         others = tuple(t for t in tracks if t is not answered)[:most]
-        return Answer(answered, choice.curve, others, decoded, judged.looks)
+        return Answer(answered, choice.curve, others, decoded, judged.look)
     best, least = max(zip(tracks, needed, strict=True), key=lambda pair: pair[0].score)
     reason = (
         f"Nothing looks enough like it: the best guess, at {clock(best.end_s)}, has confidence "
         f"{best.score:.2f}, an answer needs {least:.2f}."
     )
     candidates = tuple(sorted(tracks, key=lambda t: t is not best)[:most])
-    return Answer(NotFound(reason, best.score), choice.curve, candidates, decoded, judged.looks)
+    return Answer(NotFound(reason, best.score), choice.curve, candidates, decoded, judged.look)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Judged:
 
     candidates: Sequence[Candidate]
     decoded: Mapping[int, Decoded]  # with what a second look saw
-    looks: int = 1  # 2 where the first candidate was seen from close by
+    look: Look = "first"
 
 
 def judge(search: QuerySearch, decoded: Mapping[int, Decoded], choice: TemporalChoice) -> Judged:
@@ -113,8 +115,8 @@ def judge(search: QuerySearch, decoded: Mapping[int, Decoded], choice: TemporalC
     chosen = max((c for c in both if c.score >= bar), key=lambda c: c.interval)
     both.sort(key=lambda c: (c is not chosen, -c.score))
     closer = {sample: seen for look in looks or () for sample, seen in look.decoded.items()}
-    seen_twice = looks is not None and chosen.second is not None
-    return Judged(both, {**decoded, **closer}, 2 if seen_twice else 1)
+    kind: Look = "back" if looks is None else "second"
+    return Judged(both, {**decoded, **closer}, "first" if chosen.second is None else kind)
 
 
 def _judged(
