@@ -312,6 +312,21 @@ def test_small_images_are_doubled_only_where_features_are_few(tmp_path, monkeypa
     assert found[10_000] > 1.3 * found[0] > 0
 
 
+def test_adjustments_end_when_a_step_hardly_helps(tmp_path, monkeypatch):
+    """The mapper's own default goes on for all of its iterations, which costs twice as much."""
+    replace_process(monkeypatch, "raise SystemExit(1)")
+    reconstruct(blank_frames(), tmp_path / "key.npz", config=QUICK)
+    given = []
+    monkeypatch.setattr(
+        pycolmap, "incremental_mapping", lambda *paths, input_path: given.append(paths[-1]) or {}
+    )
+    folder = tmp_path / "key.work"
+    assert mapping.map_images(folder, SfmJob.read(folder), range(4)) == []
+    (options,) = given
+    assert 0 < options.ba_global_function_tolerance <= 1e-3
+    assert 0 < options.ba_local_function_tolerance <= 1e-3
+
+
 def test_other_settings_start_afresh(tmp_path, monkeypatch):
     replace_process(monkeypatch, "raise SystemExit(1)")
     reconstruct(blank_frames(), tmp_path / "key.npz", config=QUICK)

@@ -27,6 +27,7 @@ from egohieraloc.geometry.sfm_job import NoMapError, SfmJob, report
 _MIN_CALIBRATION_FRAMES = 10
 _ANCHOR_NEIGHBOURS = 20  # frames each anchor is matched with
 _ATTACHING_GROWTH = 3.0  # how far the map grows before all attached frames are adjusted together
+_ENOUGH = 1e-4  # an adjustment ends with a step that lowers its error by no more than this share
 _BLOCK = 50  # frames or, times ten, pairs between two lines of progress
 _SMALL_SIDE = 800  # below it SIFT starts at double size, which costs four times as much ...
 _FEW_FEATURES = 400  # ... where a frame would have fewer features than this
@@ -240,6 +241,7 @@ def map_images(
     options.mapper.ba_global_ignore_redundant_points3D = job.config.adjust_thinned
     options.ba_global_frames_ratio = options.ba_global_points_ratio = job.config.adjust_growth
     options.ba_global_max_refinements = job.config.adjust_rounds
+    options.ba_global_function_tolerance = options.ba_local_function_tolerance = _ENOUGH
     if start_from is not None:  # fixed frames need not be adjusted again and again
         options.ba_global_frames_ratio = options.ba_global_points_ratio = _ATTACHING_GROWTH
         options.ba_local_max_refinements = 1
