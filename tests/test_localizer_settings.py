@@ -98,7 +98,7 @@ def test_what_changes_features_is_stored_apart(model: Path, video: Video, tmp_pa
 
 def test_the_store_asks_for_the_encoder_alone(model: Path, tmp_path: Path) -> None:
     weights = load_weights(model)
-    copy_weights(model, tmp_path / "calibrated.safetensors", calibration=Calibration(threshold=0.1))
+    copy_weights(model, tmp_path / "calibrated.safetensors", Calibration(threshold=0.1))
     calibrated = load_weights(tmp_path / "calibrated.safetensors")
     assert calibrated.fingerprint != weights.fingerprint
     assert calibrated.features_fingerprint == weights.features_fingerprint

@@ -137,7 +137,6 @@ class NetworkConfig:
     dcf: DcfConfig = field(default_factory=DcfConfig)
     qam: QamConfig = field(default_factory=QamConfig)
     ram: RamConfig = field(default_factory=RamConfig)
-    look_back: bool = False  # has a decoder of its own for the look back, see recipes/look_back.toml
 
     def __post_init__(self) -> None:
         sides = (self.input_size, *self.query_sizes)

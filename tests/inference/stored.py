@@ -129,7 +129,6 @@ class NumberReader(Draws):
     coarse_gain = 1.0
     calibration = Calibration()
     can_follow = True
-    can_look_back = False
 
     def tokens(self, query: object) -> NDArray[np.float32]:
         return np.ones((1, 1), np.float32)

@@ -32,7 +32,7 @@ def ask(
     stride: int = 1,
 ) -> Answer:
     encoded = EncodedVideo(sampled(count), LETTERBOX, FeatureStore(Path("unused")))
-    knows = SimpleNamespace(calibration=calibration or Calibration(), can_look_back=False)
+    knows = SimpleNamespace(calibration=calibration or Calibration())
     search = search_over(encoded, knows, config=SearchConfig(stride=stride), temporal=config)
     return answer(search, samples)
 

@@ -37,7 +37,6 @@ class Seer(Draws):
     """Knows how well each sample matches the best one; the state counts samples."""
 
     config = SimpleNamespace(input_size=32)
-    can_look_back = False
 
     def __init__(
         self,

@@ -38,10 +38,6 @@ class Mirror:
         self._logits = logits
         self.asked: list[Query] = []
 
-    @property
-    def can_look_back(self) -> bool:
-        return self.calibration.back.second != 0
-
     def look_back(self, query: object, found: Sequence[Query]) -> list[float]:
         self.asked += found
         return [self._logits[int(one.image[0, 0, 0])] for one in found]
@@ -102,15 +98,6 @@ def test_what_the_best_sample_shows_is_searched_for() -> None:
     assert found.box.xyxy == pytest.approx(VIDEO.letterbox.box_from_canvas(seen[3].box).xyxy)
 
 
-def test_several_samples_of_an_appearance_have_a_say() -> None:
-    """Some way apart, the best ones; what cannot be cut out has none."""
-    mirror = Mirror({3: 1.0, 5: -2.0, 8: 4.0})
-    outside = replace(decoded(0.8), box=Box(0, 0, 8, 3))
-    seen = {3: decoded(0.9), 4: decoded(0.8), 5: decoded(0.7), 8: decoded(0.9), 6: outside}
-    search = search_over(VIDEO, mirror, config=SearchConfig(look_frames=2))
-    assert look_back(search, seen, [(2, 5), (6, 8)]) == [-0.5, 4.0]
-
-
 def test_a_video_that_cannot_be_read_is_answered_by_the_first_look() -> None:
     mirror = Mirror({2: -9.0})
     assert look_back(search_over(GONE, mirror), {2: decoded(0.7)}, [(2, 2)]) is None
@@ -144,13 +131,30 @@ def test_more_candidates_are_weighed_than_are_told() -> None:
 @pytest.fixture(scope="module")
 def predictor() -> Predictor:
     torch.manual_seed(0)
-    network = EgoHieraLocNet(replace(preset("tiny"), look_back=True)).eval()
-    return Predictor(Weights(network, Calibration(back=BACK), "tiny"), device="cpu")
+    return Predictor(Weights(EgoHieraLocNet(preset("tiny")).eval(), Calibration(), "tiny"), device="cpu")
 
 
 def noise(seed: int) -> Query:
     rng = np.random.default_rng(seed)
     return Query(rng.integers(0, 255, (160, 160, 3), dtype=np.uint8), Box(40, 40, 120, 120))
+
+
+def test_a_window_lies_in_the_frame_at_the_same_place_in_every_map(predictor: Predictor) -> None:
+    """Black but for one bright square, a window has its strongest cells at one place of the canvas."""
+    network, size = predictor.network, predictor.config.input_size
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        window = torch.rand(1, 3, 128, 128)
+        query = network.encode_query(window, torch.tensor([[0.2, 0.2, 0.8, 0.8]]), torch.ones(1, 1, 128, 128))
+        frame = network.as_frame(query)
+    start = 32  # of (224 - 128) / 2 = 48, the multiple of 32 below
+    maps = {16: "match", 32: "context", 8: "fine8", 4: "fine4"}
+    for stride, name in maps.items():
+        there, own = getattr(frame, name), getattr(query.scales[0], name)
+        assert there.shape[-2:] == (size // stride, size // stride)
+        first, last = start // stride, (start + 128) // stride
+        torch.testing.assert_close(there[..., first:last, first:last], own)
+        assert float(there.abs().sum()) == pytest.approx(float(own.abs().sum()))
 
 
 def test_of_several_views_the_likeliest_counts(predictor: Predictor) -> None:

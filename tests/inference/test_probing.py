@@ -49,7 +49,6 @@ class Oracle(Draws):
 
     calibration = Calibration()
     can_follow = True
-    can_look_back = False
 
     def __init__(self, known: NDArray[np.float64], *, probe_error: float = 0.0) -> None:
         self.known = known

@@ -34,7 +34,6 @@ class Eye:
     """A predictor that says how sure it is by the grey value of a square's middle: v / 255."""
 
     config = SimpleNamespace(input_size=SIZE)
-    can_look_back = False
 
     def __init__(self, looks: BothLooks = LOOKS) -> None:
         self.calibration = Calibration(threshold=0.2, looks=looks)

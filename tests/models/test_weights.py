@@ -73,7 +73,7 @@ def test_a_flipped_bit_is_noticed(path: Path) -> None:
     path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
     with pytest.raises(WeightsError, match=r"is damaged: its checksum is wrong\. Fetch or train it again"):
         load_weights(path)
-    module.copy_weights(find_weights("mini"), path, calibration=Calibration())
+    module.copy_weights(find_weights("mini"), path, Calibration())
     with safe_open(path, "pt") as file, safe_open(find_weights("mini"), "pt") as shipped:
         assert file.metadata()["checksum"] == shipped.metadata()["checksum"]
 
@@ -253,9 +253,7 @@ def test_no_average_of_other_networks(tmp_path: Path, path: Path, network: EgoHi
 def test_masks_may_have_been_calibrated_differently(tmp_path: Path, path: Path) -> None:
     """A recipe asks for the mean of new weights and of those they began with, which are calibrated."""
     calibrated = tmp_path / "calibrated.safetensors"
-    copy_weights(
-        path, calibrated, calibration=Calibration(), query_mask=QueryMaskConfig(slope=0.3, offset=0.1)
-    )
+    copy_weights(path, calibrated, Calibration(), query_mask=QueryMaskConfig(slope=0.3, offset=0.1))
     mean = average_networks([path, calibrated])
     for name, value in load_weights(path).network.state_dict().items():
         torch.testing.assert_close(mean.state_dict()[name], value)

@@ -105,7 +105,7 @@ def test_too_little_evidence_is_an_error(present: bool, correct: bool) -> None:
 def test_a_copy_differs_in_its_calibration_only(tmp_path: Path, tiny_weights: Weights) -> None:
     save_weights(tmp_path / "a.safetensors", tiny_weights.network, bits=8)
     wanted = Calibration(slope=2.0, offset=-1.0, threshold=0.3)
-    copy_weights(tmp_path / "a.safetensors", tmp_path / "b.safetensors", calibration=wanted)
+    copy_weights(tmp_path / "a.safetensors", tmp_path / "b.safetensors", wanted)
     assert load_weights(tmp_path / "b.safetensors").calibration == wanted
     before, after = (load_file(tmp_path / f"{name}.safetensors") for name in "ab")
     assert before.keys() == after.keys()
@@ -115,7 +115,7 @@ def test_a_copy_differs_in_its_calibration_only(tmp_path: Path, tiny_weights: We
 def test_only_weights_are_copied(tmp_path: Path) -> None:
     (tmp_path / "a.safetensors").write_bytes(b"nothing")
     with pytest.raises(WeightsError, match="cannot be read as weights"):
-        copy_weights(tmp_path / "a.safetensors", tmp_path / "b.safetensors", calibration=Calibration())
+        copy_weights(tmp_path / "a.safetensors", tmp_path / "b.safetensors", Calibration())
     assert not (tmp_path / "b.safetensors").exists()
 
 

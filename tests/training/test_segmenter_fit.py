@@ -102,9 +102,7 @@ def test_weights_carry_the_fit(tmp_path: Path) -> None:
     save_weights(tmp_path / "a.safetensors", weights.network, calibration)
     fitted, found = calibrate_segmenter(tmp_path / "a.safetensors", tiny_packs(), queries=1, config=CLIPS)
     assert len(found) == len(DEGRADED)
-    copy_weights(
-        tmp_path / "a.safetensors", tmp_path / "b.safetensors", calibration=calibration, query_mask=fitted
-    )
+    copy_weights(tmp_path / "a.safetensors", tmp_path / "b.safetensors", calibration, query_mask=fitted)
     copied = load_weights(tmp_path / "b.safetensors")
     assert copied.network.config == replace(preset("tiny"), query_mask=fitted)
     assert copied.calibration == calibration

@@ -45,7 +45,7 @@ def calibrate(
             model, packs, queries=queries, rounds=rounds, query_mask=query_mask, second_look=second_look
         )
         _tell_score(fitted, evidence)
-    copy_weights(model, out, calibration=fitted, query_mask=query_mask)
+    copy_weights(model, out, fitted, query_mask=query_mask)
     print(f"Wrote {out}.")
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from egohieraloc.errors import VideoError
 from egohieraloc.inference.predict import Decoded
 from egohieraloc.inference.search import QuerySearch
@@ -21,16 +19,17 @@ from egohieraloc.query import MIN_SIDE_PX, Query
 def look_back(
     search: QuerySearch, decoded: Mapping[int, Decoded], appearances: Sequence[Interval]
 ) -> list[float | None] | None:
-    """The logit that the query's image shows what each appearance shows, the mean over its best samples.
+    """The logit that the query's image shows what each appearance shows in its best sample.
 
     None of an appearance that has nothing to cut out, and in all where the video cannot be read.
     """
-    chosen = [best_samples(decoded, interval, search.config.look_frames) for interval in appearances]
+    best = [next(iter(best_samples(decoded, interval, 1)), None) for interval in appearances]
     try:
-        frames = search.video.frames({sample for samples in chosen for sample in samples})
+        frames = search.video.frames(sample for sample in best if sample is not None)
     except (VideoError, OSError):
         return None
     letterbox = search.video.letterbox
+
     cut: dict[int, Query] = {}
     for sample in frames:
         box = letterbox.box_from_canvas(decoded[sample].box).clipped(*letterbox.frame_size)
@@ -38,5 +37,4 @@ def look_back(
             cut[sample] = Query(frames[sample].rgb, box)
     logits = search.predictor.look_back(search.query, list(cut.values())) if cut else []
     seen = dict(zip(cut, logits, strict=True))
-    known = ([seen[sample] for sample in samples if sample in seen] for samples in chosen)
-    return [float(np.mean(some)) if some else None for some in known]
+    return [None if sample is None else seen.get(sample) for sample in best]

@@ -26,7 +26,7 @@ from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import MatchOutput, QueryFeatures, QueryTemplate
 from egohieraloc.models.qam import QamState
 from egohieraloc.models.query_mask import MaskProvider, fallback_level, segmenter_quality
-from egohieraloc.models.ram import best_boxes, cell_score
+from egohieraloc.models.ram import cell_score
 from egohieraloc.models.weights import Weights
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Bytes, QueryMask, Rgb
@@ -54,7 +54,7 @@ class PreparedQuery(SearchTemplate):
     """A query ready to be searched for, and to be searched."""
 
     mask: QueryMask
-    views: FrameFeatures  # its windows, one a view
+    views: FrameFeatures  # its images, one a view
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +195,7 @@ class Predictor:
         )
         shown = np.round(mask * 255).astype(np.uint8)
         seen = QueryMask(shown, window.region, quality, level)
-        return PreparedQuery(template, seen, features.scales[0])
+        return PreparedQuery(template, seen, self.network.as_frame(features))
 
     def template_from_sample(self, packed: PackedFeatures, shown: Decoded) -> SearchTemplate:
         """What one sample shows, to be searched for in its neighbours."""
@@ -205,20 +205,17 @@ class Predictor:
         with self._running():
             return SearchTemplate(self.network.template_from_frame(unpack(packed, self.device), box, mask))
 
-    @property
-    def can_look_back(self) -> bool:
-        """Whether the weights were trained and calibrated for it."""
-        return self.config.look_back and self.calibration.back.second != 0
-
     def look_back(self, query: PreparedQuery, found: Sequence[Query]) -> list[float]:
-        """The logits that the query's window, of several views the likeliest, shows each thing found."""
+        """The logits that the query's image, of several views the likeliest, shows each thing found."""
+        nothing = torch.empty(0, dtype=torch.long, device=self.device)
         some = (found[start : start + VIEWS] for start in range(0, len(found), VIEWS))
         logits = []
         # Many are looked for: no costly segmenter.
         for view in (view for few in some for view in self._prepare_views(few, None)):
             with self._running():
-                cells = self.network.look_back(view.template.repeated(len(query.views)), query.views)
-            logits.append(float(cell_score(cells).max()))
+                state = self.network.initial_state(view.template).rows([0] * len(query.views))
+                output, _ = self.network.match(view.template, query.views, state, outlined=nothing)
+            logits.append(float(cell_score(output.ram.cell_logits).max()))
         return logits
 
     def coarse(
@@ -325,7 +322,7 @@ class Predictor:
     def _read(self, output: MatchOutput) -> list[Decoded]:
         ram = output.ram
         scores = _numpy(torch.sigmoid(ram.score_logit.float()))
-        boxes = _numpy(best_boxes(ram.cell_logits, ram.boxes)) * self.config.input_size
+        boxes = _numpy(_best_boxes(ram.cell_logits, ram.boxes)) * self.config.input_size
         outlines: Iterable[tuple[Box | None, Bytes]] = self._outlines(ram.mask_logits)
         cells: Iterable[NDArray[np.float32] | None] = [None] * len(scores)
         if not len(ram.mask_logits):
@@ -362,6 +359,12 @@ class Predictor:
 
 def _power_of_two(most: int) -> int:
     return 1 << max(1, most).bit_length() - 1
+
+
+def _best_boxes(cell_logits: Tensor, boxes: Tensor) -> Tensor:
+    """Boxes (N, 4) in [0, 1] of the cells most likely to lie on the object."""
+    best = cell_logits.flatten(1).argmax(1)
+    return boxes.flatten(2).gather(2, best[:, None, None].expand(-1, 4, 1))[..., 0]
 
 
 def _sorted_box(values: NDArray[np.float32]) -> Box:

@@ -142,10 +142,9 @@ class QuerySearch:
 
     @property
     def looks_back(self) -> bool:
-        """Whether what is found is searched for in the query's image, for which weights must be trained and
-        calibrated; in the paper it is not."""
+        """Whether what is found is searched for in the query's image; in the paper it is not."""
         paper = self.temporal.rule == "paper"
-        return self.config.look_back and not paper and self.predictor.can_look_back
+        return self.config.look_back and not paper and self.predictor.calibration.back.second != 0
 
     @property
     def weighs(self) -> bool:

@@ -117,8 +117,6 @@ class EgoHieraLocNet(nn.Module):
         self.dpm = Dpm(config.dpm)
         self.ram = Ram(config.neck, config.ram)
         self.coarse = nn.Parameter(torch.tensor([10.0, -5.0]))  # logit of a frame from its best similarity
-        if config.look_back:
-            self.back = Ram(config.neck, config.ram)
 
     def encode_frames(self, frames: Tensor) -> FrameFeatures:
         """Maps (shapes in `Neck.forward`) of frames (B, 3, H, W) in [0, 1], sides multiples of 32."""
@@ -173,19 +171,19 @@ class EgoHieraLocNet(nn.Module):
             gain,
         )
 
-    def look_back(self, template: QueryTemplate, windows: FrameFeatures) -> Tensor:
-        """Logits (B, h, w) of the cells of B query windows: do they show what was found, by its template?"""
-        nothing = torch.empty(0, dtype=torch.long, device=template.tokens.device)
-        decoded, _, _ = self._look(
-            self._seen(template, windows),
-            template,
-            self.initial_state(template),
-            apart_from=None,
-            outlined=nothing,
-            presence=False,
-            decoder=self.back,
-        )
-        return decoded.cell_logits
+    def as_frame(self, query: QueryFeatures) -> FrameFeatures:
+        """Query windows as parts of B frames of which nothing else is known."""
+        window, size = query.scales[0], self.config.input_size
+        start = (size - 16 * window.match.shape[-1]) // 64 * 32  # about the middle, on the grid of stride 32
+
+        def placed(maps: Tensor, stride: int) -> Tensor:
+            before, side = start // stride, maps.shape[-1]
+            after = size // stride - before - side
+            return F.pad(maps, (before, after, before, after))
+
+        strides = (16, 32, 8, 4)
+        maps = (window.match, window.context, window.fine8, window.fine4)
+        return FrameFeatures(*map(placed, maps, strides))
 
     def template_from_frame(self, frame: FrameFeatures, box: Tensor, mask: Tensor) -> QueryTemplate:
         """What a box shows in one frame, from the frame's features: the window of a query, cut out of them.
@@ -271,18 +269,16 @@ class EgoHieraLocNet(nn.Module):
 
         The state that goes on has B rows: position, drift and semi_axes (B, 2), following (B,).
         """
-        seen = self._seen(template, features)
-        walk = self._walk if self.config.ram.propagation else self._look
-        decoded, followed, state = walk(
-            seen, template, state, apart_from=apart_from, outlined=outlined, presence=presence
-        )
-        return MatchOutput(decoded, seen.foreground, seen.likelihood, seen.response, followed), state
-
-    def _seen(self, template: QueryTemplate, features: FrameFeatures) -> _Seen:
+        config = self.config
         cells = features.match
         foreground, likelihood = self.dpm(cells, template.tokens, template.foreground, template.background)
         response = dcf.respond(cells, template.filters).amax(1)  # the best of the scales
-        return _Seen(features, foreground, likelihood, response)
+        seen = _Seen(features, foreground, likelihood, response)
+        walk = self._walk if config.ram.propagation else self._look
+        decoded, followed, state = walk(
+            seen, template, state, apart_from=apart_from, outlined=outlined, presence=presence
+        )
+        return MatchOutput(decoded, foreground, likelihood, response, followed), state
 
     def _look(
         self,
@@ -293,14 +289,13 @@ class EgoHieraLocNet(nn.Module):
         apart_from: int | None,
         outlined: Tensor | None,
         presence: bool,
-        decoder: Ram | None = None,
     ) -> tuple[RamOutput, QamOutput, QamState]:
         """Decode all frames at once: only QAM remembers."""
         fresh = None if apart_from is None else (self.initial_state(template), apart_from)
         responses = seen.response.unflatten(0, (len(state), -1))
         state, followed = qam.follow(state, responses, self.config.qam, fresh=fresh)
         maps = self._maps(seen, followed, template)
-        decoded: RamOutput = (decoder or self.ram)(
+        decoded: RamOutput = self.ram(
             seen.features, maps, template.tokens, template.sets, outlined=outlined, presence=presence
         )
         return decoded, followed, state

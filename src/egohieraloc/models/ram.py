@@ -92,12 +92,6 @@ def cell_score(cell_logits: Tensor) -> Tensor:
     return 2 * (cell_logits.float().amax((1, 2)) - EVEN_CELL_LOGIT)
 
 
-def best_boxes(cell_logits: Tensor, boxes: Tensor) -> Tensor:
-    """Boxes (B, 4) in [0, 1] of the cells most likely to lie on the object, of those (B, 4, H, W) of all."""
-    best = cell_logits.flatten(1).argmax(1)
-    return boxes.flatten(2).gather(2, best[:, None, None].expand(-1, 4, 1))[..., 0]
-
-
 def mask_confidence(probability: Tensor) -> Tensor:
     """The paper's vartheta (B,): mean of P_ave, P_thr and P_max over masks (B, h, w); 0 for an empty mask.
 

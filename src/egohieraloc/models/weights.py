@@ -20,7 +20,7 @@ from typing import Any, Literal
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from egohieraloc.config import NetworkConfig, QueryMaskConfig
@@ -130,12 +130,8 @@ def save_weights(
         "network": json.dumps(to_dict(network.config)),
         "calibration": json.dumps(to_dict(calibration or Calibration())),
     }
-    _write(path, _stored_tensors(network.state_dict(), bits), header)
-
-
-def _stored_tensors(state: Mapping[str, Tensor], bits: Literal[8, 16]) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
-    for name, value in state.items():
+    for name, value in network.state_dict().items():
         if name.endswith(COUNTER):
             continue
         if value.ndim < 2:
@@ -144,7 +140,7 @@ def _stored_tensors(state: Mapping[str, Tensor], bits: Literal[8, 16]) -> dict[s
             tensors[name] = value.half()
         else:
             tensors[name], tensors[f"{name}{SCALE}"] = _to_8_bits(value.float())
-    return {name: value.cpu().contiguous() for name, value in tensors.items()}
+    _write(path, {n: v.cpu().contiguous() for n, v in tensors.items()}, header)
 
 
 def _write(path: str | Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
@@ -295,27 +291,20 @@ def _misfits(network: Shapes, file: Shapes) -> list[str]:
 def copy_weights(
     source: str | Path,
     path: str | Path,
+    calibration: Calibration,
     *,
-    calibration: Calibration | None = None,
     query_mask: QueryMaskConfig | None = None,
-    back: nn.Module | None = None,
 ) -> None:
-    """Write a weights file anew with what is given: another calibration, settings of the query's mask, or a
-    decoder for the look back. Its other tensors stay as they are to the bit."""
-    weights = load_weights(source)  # refuses what is not a weights file
-    config = weights.network.config
-    config = replace(
-        config, query_mask=query_mask or config.query_mask, look_back=config.look_back or bool(back)
-    )
+    """Write a weights file anew with another calibration, and of the segmenter's quality if one is given; its
+    tensors stay as they are to the bit."""
+    config = load_weights(source).network.config  # refuses what is not a weights file
+    config = replace(config, query_mask=query_mask or config.query_mask)
     with safe_open(source, "pt") as file:
         header = file.metadata() | {
-            "calibration": json.dumps(to_dict(calibration or weights.calibration)),
+            "calibration": json.dumps(to_dict(calibration)),
             "network": json.dumps(to_dict(config)),
         }
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    if back is not None:
-        kept = {name: value for name, value in tensors.items() if not name.startswith("back.")}
-        tensors = kept | _stored_tensors({f"back.{n}": v for n, v in back.state_dict().items()}, bits=8)
     _write(path, tensors, header)
 
 

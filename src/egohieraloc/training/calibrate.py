@@ -118,9 +118,7 @@ def calibrate(
             )
             for query in composed:
                 collect_evidence(localizer, query, collected, second_look=second_look)
-    fitted = fit(collected.answers)
-    if network.look_back:
-        fitted = replace(fitted, back=fit_looks(collected.back))
+    fitted = replace(fit(collected.answers), back=fit_looks(collected.back))
     if second_look:
         fitted = replace(fitted, looks=fit_looks(collected.closer))
     return fitted, collected.answers
@@ -160,8 +158,7 @@ def collect_evidence(
         rows = zip(first, further, shown, strict=True)
         return [CandidateEvidence(number, a, b, present, right) for a, b, right in rows if b is not None]
 
-    back = look_back(search, decoded, intervals) if localizer.predictor.config.look_back else None
-    collected.back.extend(looked(back) if back else [])
+    collected.back.extend(looked(look_back(search, decoded, intervals) or [None] * len(intervals)))
     closer = look_again(search, decoded, intervals) if second_look else None
     collected.closer.extend(looked([look.logit for look in closer]) if closer else [])
 

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from egohieraloc.errors import EgoHieraLocError, MissingExtraError, OutputError
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.training import look_back
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.checkpoint import TrainState, load_state, require_unused, save_state
 from egohieraloc.training.cuda_graph import GraphedStep, StepResult, TrainStep
@@ -66,15 +65,10 @@ class ClipObjective(nn.Module):
         self.config = config
 
     def forward(self, batch: ClipBatch, chance: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        config = self.config
-        if config.part == "look_back":
-            terms, accuracies = look_back.look_back_terms(self.network, batch, chance)
-            total = terms["score"] + 0.5 * terms["cells"]
-        else:
-            terms, accuracies = clip_terms(
-                self.network, batch, chance, negatives=config.negatives, close_ups=config.close_ups
-            )
-            total = weighted_sum(terms, self.weights)
+        terms, accuracies = clip_terms(
+            self.network, batch, chance, negatives=self.config.negatives, close_ups=self.config.close_ups
+        )
+        total = weighted_sum(terms, self.weights)
         figures = {name: value.detach() for name, value in (terms | accuracies).items()}
         return total, figures | {"total": total.detach()}
 
@@ -128,7 +122,7 @@ def train(
         set_rates(optimizer, rate)
         with log.waiting_for_data():
             batch = source(state.step)
-        result = take_step(batch, _draw_chance(len(batch), config, state.step, accelerator))
+        result = take_step(batch, _draw_chance(len(batch), config.seed, state.step, accelerator))
         state.average(network, config.ema)
         state.step += 1
 
@@ -154,12 +148,11 @@ def _start(network: EgoHieraLocNet, config: OptimConfig, device: torch.device) -
     return TrainState.start(network, build_optimizer(network, config))
 
 
-def _draw_chance(size: int, config: OptimConfig, step: int, accelerator: Accelerator) -> Tensor:
+def _draw_chance(size: int, seed: int, step: int, accelerator: Accelerator) -> Tensor:
     """This process's part (size, K) of a step's random numbers, which do not depend on the processes."""
-    generator = torch.Generator(accelerator.device).manual_seed((config.seed << 32) + step)
+    generator = torch.Generator(accelerator.device).manual_seed((seed << 32) + step)
     whole = size * accelerator.num_processes
-    count = look_back.CHANCES if config.part == "look_back" else CHANCES_A_CLIP
-    chance = torch.rand(whole, count, generator=generator, device=accelerator.device)
+    chance = torch.rand(whole, CHANCES_A_CLIP, generator=generator, device=accelerator.device)
     return chance[part_of_batch(whole, accelerator.process_index, accelerator.num_processes)]
 
 

@@ -34,10 +34,10 @@ def clip_terms(
     second look sees it, which for every other query is of another clip.
     """
     times = batch.presence.shape[1]
-    query, template = encode_queries(network, batch, chance[:, :2])
+    query, template = _encode_queries(network, batch, chance[:, :2])
     features = network.encode_frames(batch.frames.flatten(0, 1))
-    similarity = cross_similarity(template, features.match[::times])
-    apart = known_apart(batch)
+    similarity = _cross_similarity(template.tokens, template.foreground, features.match[::times])
+    apart = (batch.source[:, None, None] != batch.shown).all(-1)
     matched = _with_negatives(similarity.detach().masked_fill(~apart, -torch.inf), times, negatives)
     if close_ups:
         closer = _close_ups(template, features.match[::times], batch, matched, chance[:, 2:])
@@ -95,31 +95,18 @@ class MatchedFrames:
 
 
 def _with_negatives(similarity: Tensor, times: int, count: int) -> MatchedFrames:
-    """Add the first frames of the `count` most similar other clips to those of each query's own clip.
+    """Add the `count` most similar frames of other clips to the frames of each query's own clip.
 
     similarity: (B, B) of queries to the first frames of clips, -inf where the clip may show the object.
     """
-    clip, is_own = most_similar_clips(similarity, count)
-    own = torch.arange(len(similarity), device=similarity.device)
-    frame = torch.cat([own[:, None] * times + torch.arange(times, device=own.device), clip * times], 1)
-    return MatchedFrames(frame, is_own)
-
-
-def most_similar_clips(similarity: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Other clips (B, count), the most similar ones, and where there is none: the own one stands there.
-
-    similarity: (B, B) of queries to clips, -inf where the clip may show the object.
-    """
-    own = torch.arange(len(similarity), device=similarity.device)
+    clips = len(similarity)
+    own = torch.arange(clips, device=similarity.device)
     others = similarity.masked_fill(own[:, None] == own, -torch.inf)
-    best = others.topk(min(count, len(own)), 1)
+    best = others.topk(min(count, clips), 1)
     is_own = best.values == -torch.inf
-    return torch.where(is_own, own[:, None], best.indices), is_own
-
-
-def known_apart(batch: ClipBatch) -> Tensor:
-    """(B, B) bool: query i's object is known not to be in clip j."""
-    return (batch.source[:, None, None] != batch.shown).all(-1)
+    negatives = torch.where(is_own, own[:, None], best.indices) * times
+    frame = torch.cat([own[:, None] * times + torch.arange(times, device=own.device), negatives], 1)
+    return MatchedFrames(frame, is_own)
 
 
 def _close_ups(
@@ -141,10 +128,9 @@ def _close_ups(
     return take_close_ups(batch, clip, peak, chance)
 
 
-def encode_queries(
+def _encode_queries(
     network: EgoHieraLocNet, batch: ClipBatch, chance: Tensor
 ) -> tuple[QueryFeatures, QueryTemplate]:
-    """The queries of a batch. chance: (B, 2) uniform random numbers."""
     visible = (batch.query.amax(1, keepdim=True) > 0.02).float()
     query = network.encode_query(batch.query, batch.query_box / batch.query.shape[-1], visible)
     mask, quality, level = _choose_masks(query, batch.query_mask, chance)
@@ -172,8 +158,8 @@ def _frame_terms(
     ram, grid = output.ram, output.response.shape[-1]
     presence = matched.labels(batch, "presence")
     boxes = matched.labels(batch, "boxes") / batch.frames.shape[-1]
-    cells = cell_targets(matched.labels(batch, "masks"), grid)
-    alike = cell_targets(matched.labels(batch, "distractor_masks"), grid)
+    cells = _cell_targets(matched.labels(batch, "masks"), grid)
+    alike = _cell_targets(matched.labels(batch, "distractor_masks"), grid)
     similarity_logits = network.coarse[0] * output.foreground.float() + network.coarse[1]
     terms = {
         "presence": losses.presence_loss(ram.presence_logit, presence),
@@ -218,7 +204,7 @@ def _query_terms(query: QueryFeatures, batch: ClipBatch) -> tuple[Scalars, Scala
     return terms, {"query_iou": _mean_iou(logits > 0, truth > 0.5, torch.ones_like(batch.trust))}
 
 
-def cell_targets(masks: Tensor, grid: int) -> Tensor:
+def _cell_targets(masks: Tensor, grid: int) -> Tensor:
     """Target (B, H, W) of each stride-16 cell: 1 from half coverage on, and in the best covered cell."""
     coverage = F.adaptive_avg_pool2d(masks[:, None].float(), (grid, grid))[:, 0]
     best = coverage.amax((1, 2), keepdim=True)
@@ -237,12 +223,12 @@ def _leading_tokens(tokens: Tensor, foreground: Tensor, *, most: int = 48) -> tu
     return chosen, foreground.gather(1, order) > 0
 
 
-def cross_similarity(template: QueryTemplate, cells: Tensor) -> Tensor:
+def _cross_similarity(tokens: Tensor, foreground: Tensor, cells: Tensor) -> Tensor:
     """Similarity (B, B) of each query to each frame: the mean over the frame's four most similar cells.
 
-    cells: (B, D, H, W).
+    tokens: (B, N, D); foreground: (B, N); cells: (B, D, H, W).
     """
-    chosen, member = _leading_tokens(template.tokens, template.foreground)
+    chosen, member = _leading_tokens(tokens, foreground)
     similarity = torch.einsum("ind,jdc->ijnc", chosen, cells.flatten(2))
     best = similarity.masked_fill(~member[:, None, :, None], -1.0).amax(2)
     return best.topk(4, -1).values.mean(-1).float()

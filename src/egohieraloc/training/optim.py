@@ -33,7 +33,6 @@ class OptimConfig:
     freeze_stages: int = 0  # first stages of a pretrained backbone that are frozen
     negatives: int = 2  # frames of other clips per query: the most similar ones
     close_ups: bool = False  # also one image per query as a second look sees it
-    part: Literal["all", "look_back"] = "all"  # what is trained; the rest stays as it is
     seed: int = 0
     checkpoint_every: int = 500
     keep_checkpoints: int = 3  # so many of the last ones are kept
@@ -96,14 +95,7 @@ def set_rates(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def freeze_parameters(network: EgoHieraLocNet, config: OptimConfig) -> None:
-    """Freeze the first stages of the backbone, generic and costly to train, and the gains of frozen norms; or
-    all but the part that is trained."""
-    if config.part == "look_back":
-        if not network.config.look_back:
-            raise ConfigError("The network has no look back to train. Set network.look_back=true.")
-        network.requires_grad_(False)
-        network.back.requires_grad_(True)
-        return
+    """Freeze the first stages of the backbone, generic and costly to train, and the gains of frozen norms."""
     stages = len(network.backbone.channels)
     if not 0 <= config.freeze_stages <= stages:
         raise ConfigError(f"optim.freeze_stages must lie between 0 and {stages}, got {config.freeze_stages}.")

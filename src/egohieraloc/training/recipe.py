@@ -18,7 +18,7 @@ from egohieraloc.errors import ConfigError, OutputError
 from egohieraloc.files import locked, write_json
 from egohieraloc.models.backbone import load_imagenet
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import copy_weights, fill, find_weights, load_weights, save_weights
+from egohieraloc.models.weights import fill, find_weights, load_weights, save_weights
 from egohieraloc.paper import NETWORK
 from egohieraloc.settings import override, to_dict, update
 from egohieraloc.training.batches import ClipBatch, part_of_batch
@@ -91,8 +91,6 @@ def build_network(recipe: Recipe) -> EgoHieraLocNet:
     if recipe.weights:
         trained = load_weights(find_weights(recipe.weights)).network.state_dict()
         new = {name: v for name, v in network.state_dict().items() if name.startswith("ram.previous.")}
-        if recipe.network.look_back:  # begins as the decoder of the first look
-            new |= {f"back.{n.removeprefix('ram.')}": v for n, v in trained.items() if n.startswith("ram.")}
         fill(network, {**new, **trained})  # what propagation adds begins at zero
     elif recipe.start != "random":
         load_imagenet(network.backbone, None if recipe.start == "imagenet" else recipe.start)
@@ -151,10 +149,7 @@ def _run(recipe: Recipe, data: Path, run: Run, process: Accelerator) -> TrainSta
         validate = Validation(answer, folder, process.device, resume=resume, share=share)
     state = train(network, source, recipe.optim, run, weights=recipe.losses, validate=validate)
     if process.is_main_process:
-        if recipe.optim.part == "look_back" and recipe.weights:
-            copy_weights(find_weights(recipe.weights), folder / WEIGHTS, back=state.averaged.back)
-        else:
-            save_weights(folder / WEIGHTS, state.averaged)
+        save_weights(folder / WEIGHTS, state.averaged)
     return state
 
 
