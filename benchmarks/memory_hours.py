@@ -13,7 +13,6 @@ length is asked in a process of its own, five times after a first one; times are
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import tempfile
@@ -239,7 +238,9 @@ def ask(options: argparse.Namespace, folder: Path, hours: float) -> Cost:
     order, clip = row_of(folder, hours)
     track = result.track
     found = isinstance(track, ResponseTrack) and bool(order[track.start // STRETCH] < clip)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # Not ru_maxrss, which begins with that of the process that started this one.
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    peak = int(status["VmHWM"].split()[0]) * 1024
     return Cost(hours, shortlist_s, look_s, decode_s, total_s, int(laps[0][4]), memory_bytes, peak, found)
 
 
