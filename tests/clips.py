@@ -21,10 +21,18 @@ def paint_object(image: Tensor, number: int, box: tuple[int, int, int, int]) -> 
     image[:, y1:y2, x1:x2] = colours[stripes.long().expand(y2 - y1, x2 - x1)].permute(2, 0, 1)
 
 
-def clip_batch(config: NetworkConfig, *, clips: int = 4, times: int = 2, seed: int = 0) -> ClipBatch:
-    """Clips in which object i is looked for; every fourth one does not show it."""
+def clip_batch(
+    config: NetworkConfig,
+    *,
+    clips: int = 4,
+    times: int = 2,
+    seed: int = 0,
+    canvas: tuple[int, int] | None = None,
+) -> ClipBatch:
+    """Clips in which object i is looked for; every fourth one does not show it. canvas: width and height."""
     generator = torch.Generator().manual_seed(seed)
-    size, side = config.input_size, config.query_sizes[0]
+    side = config.query_sizes[0]
+    columns, rows = canvas or (config.input_size, config.input_size)
 
     def draw(low: int, high: int) -> int:
         return int(torch.randint(low, high, (1,), generator=generator))
@@ -33,8 +41,8 @@ def clip_batch(config: NetworkConfig, *, clips: int = 4, times: int = 2, seed: i
     query_mask = torch.zeros(clips, 1, side, side)
     quarter = round(side * 0.3 / 1.6)
     inner = (side // 2 - quarter, side // 2 - quarter, side // 2 + quarter, side // 2 + quarter)
-    frames = 0.4 + 0.1 * torch.rand(clips, times, 3, size, size, generator=generator)
-    masks = torch.zeros(clips, times, size, size)
+    frames = 0.4 + 0.1 * torch.rand(clips, times, 3, rows, columns, generator=generator)
+    masks = torch.zeros(clips, times, rows, columns)
     boxes = torch.zeros(clips, times, 4)
     presence = torch.zeros(clips, times)
     for clip in range(clips):
@@ -42,11 +50,11 @@ def clip_batch(config: NetworkConfig, *, clips: int = 4, times: int = 2, seed: i
         paint_object(query[clip], clip, inner)
         query_mask[clip, :, inner[1] : inner[3], inner[0] : inner[2]] = 1
         for time in range(times):
-            other = draw(0, size - 60), draw(0, size - 60)
+            other = draw(0, columns - 60), draw(0, rows - 60)
             paint_object(frames[clip, time], clip + 50, (*other, other[0] + 48, other[1] + 40))
             if clip % 4 == 3:
                 continue
-            x, y, width, height = draw(0, size - 80), draw(0, size - 80), draw(40, 72), draw(40, 72)
+            x, y, width, height = draw(0, columns - 80), draw(0, rows - 80), draw(40, 72), draw(40, 72)
             box = (x, y, x + width, y + height)
             paint_object(frames[clip, time], clip, box)
             masks[clip, time, y : y + height, x : x + width] = 1
@@ -62,6 +70,6 @@ def clip_batch(config: NetworkConfig, *, clips: int = 4, times: int = 2, seed: i
         presence,
         torch.arange(clips),
         torch.arange(clips)[:, None],
-        torch.zeros(clips, times, size // 4, size // 4),
+        torch.zeros(clips, times, rows // 4, columns // 4),
         torch.ones(clips),
     )

@@ -18,12 +18,12 @@ from egohieraloc.models.weights import Calibration, Weights, copy_weights, load_
 from egohieraloc.training.calibrate import (
     CandidateEvidence,
     Evidence,
-    _shows_object,
     calibrate,
     fit,
     fit_looks,
     logistic,
     rejecting_threshold,
+    shows_object,
 )
 from tiny_packs import calm_config, tiny_packs
 
@@ -128,4 +128,4 @@ def test_an_untrained_network_cannot_be_calibrated(tmp_path: Path, tiny_weights:
 
 def test_a_candidate_without_a_decoded_sample_shows_nothing() -> None:
     """A stretch of the smoothed curve may lie between decoded samples."""
-    assert not _shows_object((3, 4), {}, None)  # type: ignore[arg-type]
+    assert not shows_object((3, 4), {}, None)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import torch
 from clips import clip_batch
 from egohieraloc.config import preset
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.training.objective import _with_negatives, clip_terms
+from egohieraloc.training.objective import _frame_terms, _with_negatives, clip_terms
 
 SIMILARITY = torch.tensor(
     [[0.9, 0.2, 0.5, 0.4], [0.3, 0.9, 0.1, 0.2], [0.6, 0.1, 0.9, 0.7], [0.1, 0.8, 0.2, 0.9]]
@@ -97,3 +97,35 @@ def test_the_score_loss_follows_the_cell_logits() -> None:
     assert after[0] < before[0]
     assert after[1] > before[1]
     assert (before[0] - before[1]) - (after[0] - after[1]) == pytest.approx(2, rel=1e-3)
+
+
+@pytest.mark.parametrize("canvas", [(224, 224), (256, 160), (192, 224)])
+def test_the_right_answer_costs_nothing_on_frames_of_any_shape(canvas: tuple[int, int]) -> None:
+    """True boxes, true cells and a response that peaks at the true centre: no axis is taken for another."""
+    network, (width, height) = EgoHieraLocNet(preset("tiny")), canvas
+    batch = clip_batch(preset("tiny"), clips=3, times=2, canvas=canvas)
+    grid = (height // 16, width // 16)
+    pixels, covered = batch.boxes.flatten(0, 1), batch.masks.flatten(0, 1)
+    x, y = torch.arange(grid[1]) + 0.5, torch.arange(grid[0]) + 0.5
+    middle, sides = (pixels[:, :2] + pixels[:, 2:]) / 32, (pixels[:, 2:] - pixels[:, :2]) / 16
+    spread = (network.config.dcf.sigma * sides.prod(-1).sqrt()).clamp(min=0.7)[:, None, None]
+    distance = (y[:, None] - middle[:, 1, None, None]) ** 2 + (x - middle[:, 0, None, None]) ** 2
+    cells = torch.nn.functional.avg_pool2d(covered[:, None], 4)[:, 0]
+    share = pixels / torch.tensor([width, height, width, height])
+    ram = SimpleNamespace(
+        boxes=share[..., None, None].expand(-1, -1, *grid),
+        presence_logit=torch.full((6,), 20.0),
+        cell_logits=torch.where(cells >= 0.5, 20.0, -20.0),
+    )
+    response = torch.exp(-distance / (2 * spread**2))
+    seen = SimpleNamespace(ram=ram, response=response, foreground=torch.zeros_like(response))
+    matched = _with_negatives(torch.zeros(3, 3), times=2, count=0)
+    terms, figures = _frame_terms(network, seen, batch, matched)
+    assert float(terms["box"]) == pytest.approx(0, abs=1e-6)
+    assert float(terms["box_xywh"]) == pytest.approx(0, abs=1e-6)
+    assert float(terms["filter"]) == pytest.approx(0, abs=1e-6)
+    assert float(terms["score"]) < 1e-3
+    assert float(figures["score_accuracy"]) == 1
+    swapped = torch.where(cells.flip(0) >= 0.5, 20.0, -20.0)
+    ram.cell_logits = swapped
+    assert float(_frame_terms(network, seen, batch, matched)[0]["cells"]) > 3 * float(terms["cells"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import cv2
 
 from egohieraloc.training.composer.clip_composer import ClipComposer
+from egohieraloc.training.composer.shaped_composer import ShapedComposer
 from egohieraloc.training.preview import contact_sheet, write_contact_sheet
 from tiny_packs import small_config, tiny_packs
 
@@ -24,3 +25,14 @@ def test_contact_sheet(tmp_path: Path) -> None:
     assert small.shape == (2 * 224, 224 + 2 * 448, 3)  # two columns at half size; the last cell is empty
     assert small[230:, 570:].max() < 20
     assert small[230:, :550].max() > 100
+
+
+def test_frames_without_borders_keep_their_shape() -> None:
+    config = small_config(borders=False, aspects=((16 / 9, 1.0),))
+    batch = ShapedComposer(tiny_packs(), config, "cpu", 3).batch(0, 2)
+    assert batch.frames.shape[-2:] == (96, 128)
+    sheet = contact_sheet(batch)
+    assert sheet.shape == (2 * 448, 224 + 2 * 448, 3)
+    frame = sheet[:448, 224 : 224 + 448]
+    assert frame[336:].max() == 0  # 96 / 128 of the square are the frame
+    assert frame[:336].max() > 0

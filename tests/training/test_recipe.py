@@ -71,6 +71,7 @@ def test_words_override_the_file_and_the_preset(tmp_path: Path) -> None:
         ("[optim]\nstep = 3", r"Unknown setting 'optim.step'; did you mean 'optim.steps'\?"),
         ("[optim]\nsteps = 'many'", "'optim.steps' must be int"),
         ("[optim", "Cannot read the recipe"),
+        ("[optim]\nclose_ups = true\n[composer]\nborders = false", "Close-ups are squares of square frames"),
     ],
 )
 def test_bad_recipes(tmp_path: Path, text: str, message: str) -> None:

@@ -15,19 +15,19 @@ from egohieraloc.errors import ConfigError
 class ClipBatch:
     """Clips with their labels. Images are in [0, 1]; boxes are xyxy in pixels, half-open.
 
-    B clips, T frames, S side of the query window, F side of a frame.
+    B clips, T frames, S side of the query window; H, W sides of a frame, multiples of 32.
     """
 
     query: Tensor  # (B, 3, S, S)
     query_mask: Tensor  # (B, 1, S, S) in [0, 1]
     query_box: Tensor  # (B, 4) as a user would draw it
-    frames: Tensor  # (B, T, 3, F, F)
-    masks: Tensor  # (B, T, F/4, F/4) share of each stride-4 cell that the target covers
+    frames: Tensor  # (B, T, 3, H, W)
+    masks: Tensor  # (B, T, H/4, W/4) share of each stride-4 cell that the target covers
     boxes: Tensor  # (B, T, 4) of the visible part, zeros where absent
     presence: Tensor  # (B, T) 0 or 1
     source: Tensor  # (B,) int64, equal for objects that are or may be the same
     shown: Tensor  # (B, K) int64, sources of everything the clip is known to show
-    distractor_masks: Tensor  # (B, T, F/4, F/4) of look-alikes of the target, where known
+    distractor_masks: Tensor  # (B, T, H/4, W/4) of look-alikes of the target, where known
     trust: Tensor  # (B,) weight of the masks: 1 for real ones, 0.3 for pseudo-masks
 
     def __len__(self) -> int:

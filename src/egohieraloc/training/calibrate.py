@@ -152,7 +152,7 @@ def collect_evidence(
         return
     intervals = (choice.chosen, *choice.alternatives)
     first = [logit(float(choice.curve.raw[a : b + 1].max())) for a, b in intervals]
-    shown = [_shows_object(interval, decoded, query) for interval in intervals]
+    shown = [shows_object(interval, decoded, query) for interval in intervals]
 
     def looked(further: Sequence[float | None]) -> list[CandidateEvidence]:
         rows = zip(first, further, shown, strict=True)
@@ -163,7 +163,7 @@ def collect_evidence(
     collected.closer.extend(looked([look.logit for look in closer]) if closer else [])
 
 
-def _shows_object(interval: Interval, decoded: Mapping[int, Decoded], query: ComposedQuery) -> bool:
+def shows_object(interval: Interval, decoded: Mapping[int, Decoded], query: ComposedQuery) -> bool:
     """Whether the box of the interval's best sample lies on the object."""
     samples = [s for s in range(interval[0], interval[1] + 1) if s in decoded]
     if not samples:  # of a stretch that only bridges a gap

@@ -1,6 +1,6 @@
 """Close-ups of frames, as a second look sees them: of the object, or of what is most similar to it.
 
-B queries, one close-up each; F the side of a frame, H, W the grid of stride-16 cells.
+B queries, one close-up each; F the side of a frame, which is a square; H, W the grid of stride-16 cells.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From a batch of clips to the loss terms: one forward pass of the whole network.
 
-B clips of T frames; S the side of the query window, F of a frame; H, W the grid of stride-16 cells.
+B clips of T frames; S the side of the query window; H, W the grid of stride-16 cells.
 """
 
 from __future__ import annotations
@@ -155,18 +155,20 @@ def _frame_terms(
     network: EgoHieraLocNet, output: MatchOutput, batch: ClipBatch, matched: MatchedFrames
 ) -> tuple[Scalars, Scalars]:
     """Is the object in the frame, and where? For all matched frames."""
-    ram, grid = output.ram, output.response.shape[-1]
+    ram = output.ram
+    height, width = output.response.shape[-2:]
     presence = matched.labels(batch, "presence")
-    boxes = matched.labels(batch, "boxes") / batch.frames.shape[-1]
-    cells = _cell_targets(matched.labels(batch, "masks"), grid)
-    alike = _cell_targets(matched.labels(batch, "distractor_masks"), grid)
+    pixels = matched.labels(batch, "boxes")
+    boxes, in_cells = _in_unit_square(pixels, batch), pixels * (width / batch.frames.shape[-1])
+    cells = _cell_targets(matched.labels(batch, "masks"), height, width)
+    alike = _cell_targets(matched.labels(batch, "distractor_masks"), height, width)
     similarity_logits = network.coarse[0] * output.foreground.float() + network.coarse[1]
     terms = {
         "presence": losses.presence_loss(ram.presence_logit, presence),
         "score": losses.presence_loss(cell_score(ram.cell_logits), presence),
         "box": losses.box_loss(ram.boxes, boxes, cells * presence[:, None, None]),
         "box_xywh": losses.box_xywh_loss(ram.boxes, boxes, cells * presence[:, None, None]),
-        "filter": losses.filter_loss(output.response, boxes * grid, presence, network.config.dcf.sigma),
+        "filter": losses.filter_loss(output.response, in_cells, presence, network.config.dcf.sigma),
         "cells": losses.balanced_cell_loss(ram.cell_logits, cells, alike),
         "similarity": losses.balanced_cell_loss(similarity_logits, cells, alike),
     }
@@ -179,7 +181,7 @@ def _frame_terms(
 def _mask_terms(mask_logits: Tensor, batch: ClipBatch, matched: MatchedFrames) -> tuple[Scalars, Scalars]:
     """The object's mask (B * T, h, w) in the frames of its own clip, and in close-ups."""
     masks, present, boxes = (matched.outlined(batch, name) for name in ("masks", "presence", "boxes"))
-    inside = box_coverage(boxes / batch.frames.shape[-1], *masks.shape[-2:])
+    inside = box_coverage(_in_unit_square(boxes, batch), *masks.shape[-2:])
     trust = batch.trust.repeat_interleave(len(masks) // len(batch))
     logits = mask_logits.float()
     probability = logits.sigmoid()
@@ -204,9 +206,16 @@ def _query_terms(query: QueryFeatures, batch: ClipBatch) -> tuple[Scalars, Scala
     return terms, {"query_iou": _mean_iou(logits > 0, truth > 0.5, torch.ones_like(batch.trust))}
 
 
-def _cell_targets(masks: Tensor, grid: int) -> Tensor:
+def _in_unit_square(boxes: Tensor, batch: ClipBatch) -> Tensor:
+    """Boxes (N, 4) in pixels of the batch's frames, as shares of their width and height."""
+    height, width = batch.frames.shape[-2:]
+    x1, y1, x2, y2 = boxes.unbind(1)
+    return torch.stack([x1 / width, y1 / height, x2 / width, y2 / height], 1)
+
+
+def _cell_targets(masks: Tensor, height: int, width: int) -> Tensor:
     """Target (B, H, W) of each stride-16 cell: 1 from half coverage on, and in the best covered cell."""
-    coverage = F.adaptive_avg_pool2d(masks[:, None].float(), (grid, grid))[:, 0]
+    coverage = F.adaptive_avg_pool2d(masks[:, None].float(), (height, width))[:, 0]
     best = coverage.amax((1, 2), keepdim=True)
     return torch.where((coverage == best) & (best > 0), 1.0, (2 * coverage).clamp(max=1))
 

@@ -60,9 +60,18 @@ def _row(batch: ClipBatch, clip: int) -> Rgb:
         frame = _pixels(batch.frames[clip, time])
         present = bool(batch.presence[clip, time] > 0.5)
         _draw_truth(frame, batch.masks[clip, time].cpu().numpy(), batch.boxes[clip, time].tolist(), present)
-        tiles.append(cv2.resize(frame, (2 * TILE_PX, 2 * TILE_PX), interpolation=cv2.INTER_AREA))
+        tiles.append(_on_tile(frame))
     left = np.concatenate(tiles[:2])
     return np.concatenate([left, *tiles[2:]], 1)
+
+
+def _on_tile(frame: Rgb) -> Rgb:
+    """A frame of any shape on a square of two tiles, black beside it."""
+    scale = 2 * TILE_PX / max(frame.shape[:2])
+    height, width = (round(side * scale) for side in frame.shape[:2])
+    tile = np.zeros((2 * TILE_PX, 2 * TILE_PX, 3), np.uint8)
+    tile[:height, :width] = cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA)
+    return tile
 
 
 def _draw_truth(frame: Rgb, mask: NDArray[np.float32], box: list[float], present: bool) -> None:

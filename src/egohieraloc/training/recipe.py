@@ -24,10 +24,10 @@ from egohieraloc.settings import override, to_dict, update
 from egohieraloc.training.batches import ClipBatch, part_of_batch
 from egohieraloc.training.calibrate import PACK_LIMIT
 from egohieraloc.training.checkpoint import WEIGHTS, TrainState, require_unused
-from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.composed_videos import AS_VIDEO, compose_halves
 from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.packs import read_packs
+from egohieraloc.training.composer.shaped_composer import ShapedComposer
 from egohieraloc.training.cuda_graph import GraphedComposer
 from egohieraloc.training.footage.clips import FootageClips
 from egohieraloc.training.footage.footage import FootageConfig
@@ -81,7 +81,12 @@ def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
         return override(update(Recipe(network=network), values), words)
 
     asked = read(NetworkConfig())
-    return read(override(preset(asked.preset), NETWORK if asked.paper else ()))
+    recipe = read(override(preset(asked.preset), NETWORK if asked.paper else ()))
+    if recipe.optim.close_ups and not recipe.composer.borders:
+        raise ConfigError(
+            "Close-ups are squares of square frames: set optim.close_ups=false or composer.borders=true."
+        )
+    return recipe
 
 
 def build_network(recipe: Recipe) -> EgoHieraLocNet:
@@ -97,9 +102,9 @@ def build_network(recipe: Recipe) -> EgoHieraLocNet:
     return network
 
 
-def clip_source(composer: ClipComposer, size: int) -> ClipSource:
-    """Composed batches by step; on a GPU from a CUDA graph."""
-    if composer.generator.device.type == "cuda":
+def clip_source(composer: ShapedComposer, size: int) -> ClipSource:
+    """Composed batches by step; on a GPU from CUDA graphs."""
+    if composer.device.type == "cuda":
         return GraphedComposer(composer, size).batch
     return lambda step: composer.batch(step, size)
 
@@ -177,8 +182,7 @@ def sample_clips(recipe: Recipe, data: Path, *, clips: int = 8, publishable: boo
     """The first clips the recipe would train on."""
     if recipe.source == "composed":
         packs = read_packs(data, publishable=publishable)
-        composer = ClipComposer(packs, recipe.sized_composer, "cpu", recipe.optim.seed)
-        return composer.batch(0, clips)
+        return ShapedComposer(packs, recipe.sized_composer, "cpu", recipe.optim.seed).batch(0, clips)
     if publishable:
         raise ConfigError("Only composed clips can be restricted to images that may be published.")
     alone = update(recipe, {"optim": {"batch": clips}, "footage": {"workers": 0}})
@@ -189,7 +193,7 @@ def _open_source(recipe: Recipe, data: Path, device: torch.device, part: slice) 
     """This process's part of every batch."""
     size, seed = recipe.optim.batch, recipe.optim.seed
     if recipe.source == "composed":
-        whole = clip_source(ClipComposer(read_packs(data), recipe.sized_composer, device, seed), size)
+        whole = clip_source(ShapedComposer(read_packs(data), recipe.sized_composer, device, seed), size)
         return lambda step: whole(step).take(part)
     footage = open_footage(recipe.footage, data)
     clips = FootageClips(footage, recipe.footage, recipe.network, batch=size, seed=seed)

@@ -2,7 +2,7 @@
 
 Each clip has a query image of a target, T frames of a scene seen by a moving camera, and labels for what is
 visible of the target in each frame. Labels are painted like colours, so whatever covers the target also
-covers its mask. Letters: B clips, T frames, S query side, F frame side, N = B * T.
+covers its mask. Letters: B clips, T frames, S query side, F side of the square that is painted, N = B * T.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from egohieraloc.training.composer.scene_sampling import (
 from egohieraloc.training.composer.sensor import record
 from egohieraloc.training.composer.shapes import draw_blocks, draw_hands
 from egohieraloc.training.composer.solids import with_solids
+from egohieraloc.video.canvas import Size
 
 MASK_STRIDE = 4
 BEFORE_THE_FIRST = -1  # the step whose seed the solids are drawn with
@@ -46,23 +47,40 @@ BEFORE_THE_FIRST = -1  # the step whose seed the solids are drawn with
 class ClipComposer:
     """`batch(step, size)` depends only on the packs, the settings, the seed and the step."""
 
-    def __init__(self, packs: Packs, config: ComposerConfig, device: torch.device | str, seed: int) -> None:
+    def __init__(
+        self,
+        objects: Packs | Instances,
+        config: ComposerConfig,
+        device: torch.device | str,
+        seed: int,
+        *,
+        canvas: Size | None = None,
+    ) -> None:
+        """canvas: width and height of the frames, the middle of the painted square; None for all of it."""
         self.config = config
+        self._canvas = canvas or (config.frame_px, config.frame_px)
         self._device = torch.device(device)
         self._seed = seed
         self.generator = torch.Generator(self._device)
         # Half precision is exact enough for 8-bit images, but slow on CPUs.
         self._dtype = torch.float16 if self._device.type == "cuda" else torch.float32
-        if config.solids:
-            self.seed_for(BEFORE_THE_FIRST)
-            packs = with_solids(packs, config.solids, self.generator)
-        self._instances = Instances(
-            packs, self._device, config.neighbours, config.twin_similarity, self._dtype
-        )
+        self._instances = objects if isinstance(objects, Instances) else self._kept(objects)
         self._rng = RandomNumbers(self.generator)
         self._sampler = SceneSampler(self._rng, config, self._instances)
         self._codec = Codec(self._device)
         self._query = QueryComposer(self._instances, config, self._codec)
+
+    def _kept(self, packs: Packs) -> Instances:
+        """The objects of the packs, and those made in 3D, on the device."""
+        config = self.config
+        if config.solids:
+            self.seed_for(BEFORE_THE_FIRST)
+            packs = with_solids(packs, config.solids, self.generator)
+        return Instances(packs, self._device, config.neighbours, config.twin_similarity, self._dtype)
+
+    def reshaped(self, config: ComposerConfig, canvas: Size) -> ClipComposer:
+        """A composer of the same objects, kept once for both, with another canvas and settings of scenes."""
+        return ClipComposer(self._instances, config, self._device, self._seed, canvas=canvas)
 
     def batch(self, step: int, size: int) -> ClipBatch:
         """Compose `size` clips."""
@@ -180,6 +198,7 @@ class ClipComposer:
         batch, frames = objects.views.shape
         image, content = record(self._rng, config, self._codec, canvas[:, :3], scene.cameras)
         labels = (canvas[:, 3:] * content).clamp_(0, 1)
+        image, labels = (_middle(part, self._canvas) for part in (image, labels))
         area = labels[:, 0].sum((1, 2), dtype=torch.float32)
         expected = target.patches.fill * target.size[:, 0].square().repeat_interleave(frames)
         present = area >= (expected * config.min_visible_share).clamp(min=config.min_visible_px)
@@ -204,3 +223,10 @@ class ClipComposer:
 def _rows(clips: Tensor, frames: int) -> Tensor:
     """Rows of the canvas that hold the frames of these clips."""
     return (clips[:, None] * frames + torch.arange(frames, device=clips.device)).flatten()
+
+
+def _middle(images: Tensor, canvas: Size) -> Tensor:
+    """The middle of square images (N, C, F, F), as wide and high as the canvas."""
+    width, height = canvas
+    left, top = (images.shape[-1] - width) // 2, (images.shape[-2] - height) // 2
+    return images[..., top : top + height, left : left + width].contiguous()

@@ -198,12 +198,12 @@ def _video(
 ) -> EncodedVideo:
     """Clips in a row as one video, whose frames can be read again."""
     letterbox, length = _letterbox(clips[0], predictor), len(clips[0].frames)
-    video = store_features(packed, folder, canvas=letterbox.width, fps=FPS)
+    video = store_features(packed, folder, letterbox, fps=FPS)
 
     def frames(numbers: Sequence[int]) -> Iterator[Frame]:
         return (Frame(k, k / FPS, clips[k // length].frames[k % length]) for k in numbers)
 
-    return replace(video, letterbox=letterbox, pixels=frames)
+    return replace(video, pixels=frames)
 
 
 def _composed_query(clip: ComposedClip, start: int, video: EncodedVideo) -> ComposedQuery:

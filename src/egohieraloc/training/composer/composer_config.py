@@ -1,4 +1,7 @@
-"""Settings of the composer: shares are probabilities, pairs are ranges, px are for a 448 x 448 canvas."""
+"""Settings of the composer: shares are probabilities, pairs are ranges, px are for a 448 x 448 canvas.
+
+On a canvas of another shape they are for a longer side of 448.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ class ComposerConfig:
 
     query_px: int = 224  # S
     frame_px: int = 448  # F, a multiple of 32
+    borders: bool = True  # black up to the square; else a training batch has one aspect, and that its canvas
     clip_frames: int = 2  # T
 
     solids: int = 0  # objects made in 3D beside the scanned ones, with as many views
@@ -76,7 +80,7 @@ class ComposerConfig:
     aspects: tuple[tuple[float, float], ...] = ((16 / 9, 0.3), (4 / 3, 0.3), (1.0, 0.3), (3 / 4, 0.1))
     fisheye_share: float = 0.4
     fisheye: Range = (0.08, 0.5)  # radial coefficient: undistorted = r (1 + k r^2)
-    circle_share: float = 0.2  # round image on black; always with a fisheye lens
+    circle_share: float = 0.2  # round image on black, on square canvases; always with a fisheye lens
     circle: Range = (0.92, 1.12)  # its radius, in half canvases
     pan: Range = (0.01, 0.6)  # travel over the clip, half canvases, log-uniform
     zoom_log: float = 0.1  # standard deviations over the clip

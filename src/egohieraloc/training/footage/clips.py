@@ -151,7 +151,7 @@ def _on_canvas(
 ) -> tuple[Rgb, NDArray[np.uint8], Box | None]:
     """Image (F, F, 3), mask (F/4, F/4) from 0 to 255, and box on the network's canvas."""
     height, width = annotated.image.shape[:2]
-    letterbox = Letterbox(width, height, size)
+    letterbox = Letterbox(width, height, size, square=True)
     cells = size // MASK_STRIDE
     image = brightened(letterbox.apply(annotated.image), gain)
     if annotated.mask is None or annotated.box is None:
