@@ -79,12 +79,13 @@ def weights(clip, query_image, tmp_path_factory):
             module.momentum = 0.2  # the run is short
     size, side = SMALL.input_size, SMALL.query_sizes[0]
     box = Letterbox(WIDTH, HEIGHT, size)
+    wide, high = box.canvas_size
     query = cut_window(Query.from_image(query_image, box=Box(40, 30, 96, 78)), share=1.6, size=side)
     frames, masks, boxes, presence = [], [], [], []
     for frame in Video.open(clip).samples(5):
         shown = frame.index in SHOWN
         on_canvas = box.box_to_canvas(Box(*true_box(frame.index)))
-        mask = torch.zeros(size, size)
+        mask = torch.zeros(high, wide)
         if shown:
             x1, y1, x2, y2 = (round(v) for v in on_canvas.xyxy)
             mask[y1:y2, x1:x2] = 1
@@ -110,7 +111,7 @@ def weights(clip, query_image, tmp_path_factory):
             torch.tensor([presence[i] for i in pick])[:, None],
             torch.zeros(count, dtype=torch.long),
             torch.zeros(count, 1, dtype=torch.long),
-            torch.zeros(count, 1, size // 4, size // 4),
+            torch.zeros(count, 1, high // 4, wide // 4),
             torch.ones(count),
         )
 

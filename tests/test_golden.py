@@ -18,7 +18,7 @@ from egohieraloc.result import Result
 from egohieraloc.types import Localization3D, ResponseTrack
 
 FIRST_SAMPLE, LAST_SAMPLE = 129, 157  # five a second: from 25.8 s to 31.4 s
-SCORE = 0.957
+SCORE = 0.921
 BOXES = {  # by sample, in pixels of the clip
     130: (548.6, 188.6, 617.1, 257.1),
     136: (365.7, 200.0, 422.9, 262.9),

@@ -173,6 +173,7 @@ class Localizer:
 
     def _stored(self, sampled: SampledVideo, key: str, video: Video | None = None) -> EncodedVideo:
         letterbox = Letterbox(sampled.info.width, sampled.info.height, self.predictor.config.input_size)
+        self.predictor.prepare_for(letterbox)
         reading = Reading(sampled, letterbox, self.predictor, video)
         store, memory = FeatureStore.of(self.cache, key), RegionMemory.of(self.cache, key)
         return EncodedVideo(sampled, letterbox, store, reading, memory)

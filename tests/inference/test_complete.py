@@ -23,6 +23,16 @@ from egohieraloc.video.letterbox import Letterbox
 CONFIG = TemporalConfig()
 
 
+class Words(tuple[str, ...]):
+    """A template: what is searched for."""
+
+    def beside(self, other: Words) -> Words:
+        return Words((*self, *other))
+
+
+QUERY = Words(("query",))
+
+
 class Video(EncodedVideo):
     """Samples are their own features."""
 
@@ -53,16 +63,17 @@ class Seer(Draws):
     def shot(self, sample: int) -> int:
         return bisect_right(self.cuts, sample)
 
-    def template_from_sample(self, packed: list[int], shown: Decoded) -> str:
+    def template_from_sample(self, packed: list[int], shown: Decoded) -> Words:
         self.remembered.append((packed, shown))
-        return "template"
+        return Words(("sample",))
 
-    def start(self, template: str, *, runs: int = 1) -> Counts:
+    def start(self, template: Words, *, runs: int = 1) -> Counts:
         return Counts([0] * runs)
 
     def decode(
-        self, template: str, packed: list[int], state: Counts, *, outlined: bool
+        self, template: Words, packed: list[int], state: Counts, *, outlined: bool
     ) -> tuple[list[Decoded], Counts]:
+        assert template == ("sample", "query")
         times = len(packed) // len(state)
         assert times <= BLOCK
         self.asked += packed
@@ -82,7 +93,7 @@ def run(
 ):
     seer = Seer(scores, cuts=cuts)
     known = {sample: decoded(score, shot=seer.shot(sample)) for sample, score in own.items()}
-    search = search_over(Video(len(scores)), seer, config=SearchConfig(stride=stride))
+    search = search_over(Video(len(scores)), seer, query=QUERY, config=SearchConfig(stride=stride))
     return seer, *complete(search, known, found)
 
 
@@ -102,7 +113,7 @@ def test_masks_are_drawn_of_the_whole_appearance_alone() -> None:
     own = {4: 0.3, 5: 0.8, 6: 0.6}
     seer = Seer(scores)
     known = {sample: decoded(score, outlined=sample != 4) for sample, score in own.items()}
-    whole, joined = complete(search_over(Video(len(scores)), seer), known, (5, 6))
+    whole, joined = complete(search_over(Video(len(scores)), seer, query=QUERY), known, (5, 6))
     assert whole == (3, 7)
     assert joined[4].score == 0.3
     assert {sample for sample, said in joined.items() if said.cells is None} == set(range(3, 8))
@@ -127,7 +138,7 @@ def test_of_an_object_shown_in_several_shots_the_last_is_the_answer() -> None:
     """Also where an earlier shot, right before it, shows the object best."""
     scores = [0.0] * 10 + [0.99] * 5 + [0.97] * 5 + [0.3] * 5 + [0.0] * 10
     seer = Seer(scores, Calibration(), cuts=(10, 15, 20, 25))
-    search = search_over(Video(len(scores)), seer)
+    search = search_over(Video(len(scores)), seer, query=QUERY)
     known = {sample: decoded(scores[sample], shot=seer.shot(sample)) for sample in range(5, 30)}
     found = completed(search, answer(search, known))
     assert isinstance(found.track, ResponseTrack)
@@ -160,7 +171,9 @@ def test_an_object_that_is_always_in_sight() -> None:
     """The walk has a limit, beyond either end of what was found, and tells how far it is."""
     seer, told = Seer([0.9] * 500), []
     config = TemporalConfig(complete_reach=20)
-    search = search_over(Video(500), seer, temporal=config, progress=lambda *report: told.append(report))
+    search = search_over(
+        Video(500), seer, query=QUERY, temporal=config, progress=lambda *report: told.append(report)
+    )
     whole, _ = complete(search, {250: decoded(0.9), 255: decoded(0.8)}, (250, 255))
     assert whole == (230, 275)
     assert seer.seen == set(range(230, 276)) - {250}  # of which the query is sure
@@ -193,7 +206,7 @@ def ask(
     scores = [0.0] * 7 + [0.9] * 7 + [0.0] * 6
     known = {3: decoded(0.4), 8: decoded(0.9), 9: decoded(0.9), 13: decoded(0.4)}
     seer = Seer(scores, Calibration(threshold=threshold), lefts)
-    search = search_over(Video(len(scores)), seer, temporal=config)
+    search = search_over(Video(len(scores)), seer, query=QUERY, temporal=config)
     found = answer(search, known)
     return seer, found, completed(search, found)
 

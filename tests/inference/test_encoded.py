@@ -18,6 +18,7 @@ from egohieraloc.inference.reading import Reading
 from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.types import Frame
+from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 COUNT = 4 * STRETCH + 6
@@ -172,7 +173,7 @@ def test_samples_come_in_the_order_asked(store: FeatureStore, video: Video) -> N
 
 
 def test_features_that_are_there_already(tmp_path: Path) -> None:
-    encoded = store_features(packed(list(range(COUNT))), tmp_path / "made", canvas=32, fps=5)
+    encoded = store_features(packed(list(range(COUNT))), tmp_path / "made", Letterbox(32, 32, 32), fps=5)
     assert values(encoded, range(COUNT)) == list(range(COUNT))
     assert values(encoded.first(7), range(7)) == list(range(7))
 

@@ -83,12 +83,28 @@ def test_masks_drawn_later_are_those_drawn_at_once(predictor: Predictor, packed:
         assert errors[1] > 0.5
 
 
-def test_a_score_that_is_made_of_the_mask_has_one(predictor: Predictor, packed: PackedFeatures) -> None:
-    network = EgoHieraLocNet(replace(predictor.config, ram=replace(predictor.config.ram, score="mask")))
+@pytest.mark.parametrize("word", ["ram.score=mask", "ram.propagation=true"])
+def test_what_needs_masks_has_them(predictor: Predictor, packed: PackedFeatures, word: str) -> None:
+    """A score that is made of them, and a decoder that goes frame by frame."""
+    network = EgoHieraLocNet(override(predictor.config, [word]))
     by_mask = Predictor(Weights(network.eval(), Calibration(), "test"), device="cpu")
     query = by_mask.prepare(QUERY)
     answers, _ = by_mask.decode(query, packed, by_mask.start(query), outlined=False)
     assert all(answer.cells is None for answer in answers)
+
+
+@pytest.mark.parametrize("outlined", [True, False])
+def test_boxes_of_a_wide_canvas_are_in_its_pixels(predictor: Predictor, outlined: bool) -> None:
+    """As the best cell predicts them, in shares of width and height."""
+    packed = predictor.encode([GENERATOR.integers(0, 255, (128, 224, 3), np.uint8)])
+    query = predictor.prepare(QUERY)
+    (answer,), _ = predictor.decode(query, packed, predictor.start(query), outlined=outlined)
+    ram = predictor.match(query, packed, predictor.start(query))[0].ram
+    assert answer.mask.shape == (128 // 4, 224 // 4)
+    if not outlined:
+        row, column = divmod(int(ram.cell_logits.argmax()), 224 // 16)
+        x1, y1, x2, y2 = ram.boxes[0, :, row, column].float().tolist()
+        assert answer.box.xyxy == pytest.approx((224 * x1, 128 * y1, 224 * x2, 128 * y2), abs=0.5)
 
 
 @pytest.mark.parametrize("count", [5, 18])

@@ -17,13 +17,14 @@ from egohieraloc.inference.chunks import STRETCH
 from egohieraloc.inference.encoded import EncodedVideo, store_features
 from egohieraloc.inference.search import promising
 from egohieraloc.inference.store import FeatureStore
+from egohieraloc.video.letterbox import Letterbox
 
 ONLY = SearchConfig(coarse_margin=0, coarse_neighbours=0, probe=0)
 
 
 def encoded_values(tmp_path: Path, values: list[int]) -> EncodedVideo:
     """A stored video whose sample i has descriptor values[i]."""
-    return store_features(packed(values), tmp_path, canvas=32, fps=5)
+    return store_features(packed(values), tmp_path, Letterbox(32, 32, 32), fps=5)
 
 
 def chosen(coarse: list[float], config: SearchConfig) -> list[int]:

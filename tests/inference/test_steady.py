@@ -11,7 +11,7 @@ from egohieraloc.inference.predict import Decoded
 from egohieraloc.inference.steady import steady
 from egohieraloc.types import Box
 
-CANVAS, CELL = 64, 4
+CELL = 4
 LEFT, RIGHT = (2, 4), (11, 13)  # columns of two objects on a grid of 16 x 16 cells
 
 
@@ -32,7 +32,7 @@ def test_a_box_that_jumps_to_the_other_object_is_brought_back() -> None:
         5: sample(0.8, on=RIGHT),
         7: sample(0.8, on=LEFT),
     }
-    corrected = steady(decoded, (0, 9), CANVAS)
+    corrected = steady(decoded, (0, 9))
     assert sorted(corrected) == [3, 5]
     for number in (3, 5):
         assert corrected[number].box == decoded[4].box
@@ -48,7 +48,7 @@ def test_an_object_that_moved_is_followed() -> None:
         1: sample(0.8, on=RIGHT, shown=(RIGHT,)),
         2: sample(0.8, on=LEFT),
     }
-    corrected = steady(decoded, (0, 2), CANVAS)
+    corrected = steady(decoded, (0, 2))
     assert sorted(corrected) == [2]
     assert corrected[2].box == decoded[1].box
 
@@ -59,10 +59,10 @@ def test_a_speck_at_the_old_place_is_no_object() -> None:
     mask = sample(0.8, on=right, shown=(right,)).mask
     mask[7, 3] = 200
     decoded = {0: large, 1: replace(large, score=0.8, box=sample(0.8, on=right).box, mask=mask)}
-    assert steady(decoded, (0, 1), CANVAS) == {}
+    assert steady(decoded, (0, 1)) == {}
 
 
 def test_only_the_interval_counts() -> None:
     decoded = {0: sample(0.99, on=RIGHT), 4: sample(0.9, on=LEFT), 5: sample(0.8, on=LEFT)}
-    assert steady(decoded, (4, 5), CANVAS) == {}
-    assert steady(decoded, (1, 3), CANVAS) == {}
+    assert steady(decoded, (4, 5)) == {}
+    assert steady(decoded, (1, 3)) == {}

@@ -37,7 +37,7 @@ def memory(tmp_path: Path, localizer: Localizer, recordings: list[Path]) -> Memo
     memory = Memory.open(tmp_path / "memory", localizer=localizer)
     for path in recordings:
         memory.add(path)
-    memory.objects.save("keys", red_square())
+    memory.objects.save("keys", red_square(2))
     return memory
 
 

@@ -25,6 +25,7 @@ from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Weights, find_weights, load_weights, save_weights
 from egohieraloc.training.quantize import quantize
 from egohieraloc.types import Box, ResponseTrack, Rgb
+from egohieraloc.video.letterbox import Letterbox
 
 # Looked for, not imported: every worker collects this file, and one runs it.
 pytestmark = pytest.mark.skipif(not (find_spec("openvino") and find_spec("nncf")), reason="needs both")
@@ -77,12 +78,14 @@ def test_the_encoder_is_compiled_for_the_first_frame(tiny: Weights, compilations
 
 
 def test_a_question_compiles_nothing(tiny: Weights, compilations: list[bool]) -> None:
-    """However many samples it decodes at a time; a query of two views has twice the tokens and does."""
+    """However many samples it decodes at a time; a query of three views has more tokens and does."""
     predictor = Predictor(tiny, device="cpu")
-    packed = predictor.encode(images(3, tiny.network.config.input_size))
+    size = tiny.network.config.input_size
+    packed = predictor.encode(images(3, size))
+    predictor.prepare_for(Letterbox(size, size, size))
     one = Query(images(1, 96)[0], Box(20, 20, 70, 70))
     before = len(compilations)
-    for query, more in ((one, 0), (replace(one, others=(one,)), 1)):
+    for query, more in ((one, 0), (replace(one, others=(one,)), 0), (replace(one, others=(one, one)), 1)):
         prepared = predictor.prepare(query)
         for count in (1, 3, 2):
             predictor.decode(prepared, packed[:count], predictor.start(prepared))
@@ -94,8 +97,8 @@ def test_without_tiles_the_decoder_is_in_full_precision(
     tiny: Weights, monkeypatch: pytest.MonkeyPatch, compilations: list[bool], without: bool
 ) -> None:
     monkeypatch.setattr(compiled, "without_tiles", lambda: without)
-    Predictor(tiny, device="cpu")
-    assert compilations == [True, without, without]  # the DPM always
+    Predictor(tiny, device="cpu").prepare_for(Letterbox(224, 224, 224))
+    assert compilations == [True, without, without, without]  # the DPM always
 
 
 @pytest.mark.parametrize("together", [1, 2, 3])
@@ -116,6 +119,26 @@ def test_a_frame_says_the_same_whatever_is_beside_it(together: int) -> None:
         torch.testing.assert_close(negative, -values)
 
 
+def test_few_shapes_are_kept_ready(compilations: list[bool]) -> None:
+    """The ones used last: a server that reads videos of many shapes does not grow."""
+    from openvino import Model
+    from openvino import opset13 as op
+
+    frames = op.parameter([-1, -1], np.float32)
+    graph = FrameGraph(Model([op.negative(frames)], [frames]))
+
+    def run(width: int) -> None:
+        torch.testing.assert_close(graph([torch.ones(2, width)])[0], -torch.ones(2, width))
+
+    for width in (1, 2, 3, 1, 4, 5, 6, 1, 7):
+        run(width)
+    assert len(compilations) == 7
+    run(1)
+    assert len(compilations) == 7
+    run(2)
+    assert len(compilations) == 8
+
+
 def test_both_parts_are_in_8_bits(tiny: Weights) -> None:
     assert tiny.parts is not None
     for name, graph in read_parts(tiny.parts, tiny.network).items():
@@ -128,10 +151,11 @@ def test_stored_features_of_both_are_kept_apart(tiny: Weights) -> None:
     assert tiny.features_fingerprint in names
 
 
-def test_both_say_nearly_the_same(tiny: Weights) -> None:
+@pytest.mark.parametrize("canvas", [(224, 224), (192, 224), (256, 160)])
+def test_both_say_nearly_the_same(tiny: Weights, canvas: tuple[int, int]) -> None:
     """Encoded by either, a query prepared and two runs decoded: random weights round worse than trained."""
-    size = tiny.network.config.input_size
-    canvases, query = images(4, size), Query(images(1, 96)[0], Box(20, 20, 70, 70))
+    canvases = [RANDOM.integers(0, 256, (*canvas, 3), np.uint8) for _ in range(4)]
+    query = Query(images(1, 96)[0], Box(20, 20, 70, 70))
     said = {}
     for engine in ("torch", "openvino"):
         predictor = Predictor(tiny, device="cpu", engine=engine)
@@ -147,10 +171,11 @@ def test_both_say_nearly_the_same(tiny: Weights) -> None:
     np.testing.assert_allclose(scores[0], scores[1], atol=0.1)
 
 
-def test_the_decoder_is_torchs(tiny: Weights) -> None:
+@pytest.mark.parametrize("canvas", [(224, 224), (192, 224)])
+def test_the_decoder_is_torchs(tiny: Weights, canvas: tuple[int, int]) -> None:
     """From the same features: only the precision differs."""
     predictors = [Predictor(tiny, device="cpu", engine=e) for e in ("torch", "openvino")]
-    packed = predictors[0].encode(images(3, tiny.network.config.input_size))
+    packed = predictors[0].encode([RANDOM.integers(0, 256, (*canvas, 3), np.uint8) for _ in range(3)])
     query = predictors[0].prepare(Query(images(1, 96)[0], Box(20, 20, 70, 70)))
     outputs = [p.match(query, packed, p.start(query))[0].ram for p in predictors]
     for name in ("mask_logits", "cell_logits", "boxes", "score_logit"):

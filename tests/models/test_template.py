@@ -174,3 +174,36 @@ def test_one_trusted_view_is_enough(network: EgoHieraLocNet) -> None:
     trusted, doubtful = template(network, window()), template(network, window(), level=2)
     assert float(QueryTemplate.joined([doubtful, doubtful]).gain) == float(doubtful.gain) > 1
     assert float(QueryTemplate.joined([doubtful, trusted]).gain) == 1
+
+
+def test_views_may_be_joined_one_after_the_other(network: EgoHieraLocNet) -> None:
+    """What a sample shows is joined with a query of several views."""
+    views = [template(network, window(seed=seed)) for seed in range(3)]
+    at_once = QueryTemplate.joined(views)
+    later = QueryTemplate.joined([QueryTemplate.joined(views[:2]), views[2]])
+    for field in dataclasses.fields(QueryTemplate):
+        torch.testing.assert_close(getattr(later, field.name), getattr(at_once, field.name))
+
+
+@pytest.mark.parametrize("box", [(8.0, 20.0, 100.0, 90.0), (60.0, 0.0, 90.0, 60.0)])
+def test_what_a_box_shows_is_the_same_on_a_canvas_with_more_black_beside_it(
+    network: EgoHieraLocNet, box: tuple[float, ...]
+) -> None:
+    """Boxes and masks are shares of a canvas, whatever its shape; beyond it there is nothing."""
+    chance = torch.Generator().manual_seed(1)
+    height, width = 9, 14  # cells, on a canvas of 224 x 144
+    cells = F.normalize(torch.randn(1, TINY.neck.match, height, width, generator=chance), dim=1)
+    mask = (torch.rand(1, 1, 4 * height, 4 * width, generator=chance) > 0.5).float()
+    empty = torch.zeros(1, 0)
+
+    def cut(rows: int) -> QueryTemplate:
+        more = (0, 0, 0, rows)
+        shares = torch.tensor([box]) / torch.tensor([width, height + rows, width, height + rows]) / 16
+        frame = FrameFeatures(F.pad(cells, more), empty, empty, empty)
+        return network.template_from_frame(frame, shares, F.pad(mask, tuple(4 * m for m in more)))
+
+    wide, square = cut(0), cut(width - height)
+    torch.testing.assert_close(wide.tokens, square.tokens)
+    torch.testing.assert_close(wide.foreground, square.foreground)
+    torch.testing.assert_close(wide.filters, square.filters)
+    torch.testing.assert_close(wide.semi_axes, square.semi_axes)

@@ -73,10 +73,10 @@ def asked(localizer: Localizer, video: Video) -> tuple[Result, Mapping[int, Deco
 
 def on_frame(encoded: EncodedVideo, values: np.ndarray) -> np.ndarray:
     """The part of a canvas map that shows the frame, by its own rule: rows of the border left out."""
-    size, side = encoded.letterbox.size, values.shape[0]
-    scale = size / 100  # frames are 100 wide, so the canvas has bars above and below
-    top, bottom = (size - 60 * scale) / 2, (size + 60 * scale) / 2
-    return values[int(top * side / size) : -int(-bottom * side // size)]
+    width, height = encoded.letterbox.canvas_size
+    side, shown = len(values), width * 60 / 100  # frames of 100 x 60 are as wide as the canvas
+    top, bottom = (height - shown) / 2, (height + shown) / 2
+    return values[int(top * side / height) : -int(-bottom * side // height)]
 
 
 def test_maps_are_those_that_decided(

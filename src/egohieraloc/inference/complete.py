@@ -1,9 +1,9 @@
 """The whole appearance: from the part that looks like the query to all that looks like that part.
 
 An object turns and is cut off while it is in view. Its best sample shows it in the same light and from nearly
-the same side as its neighbours, so it finds them where the query does not. A walk from the best sample, both
-ways and from stored features alone, ends where the object is no longer recognised. As far as the query itself
-is sure nothing is decoded again.
+the same side as its neighbours, so with the query it finds them where the query alone does not. A walk from
+the best sample, both ways and from stored features alone, ends where the object is no longer recognised. As
+far as the query itself is sure nothing is decoded again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def completed(search: QuerySearch, found: Answer) -> Answer:
         return found
     (first, last), joined = complete(search, found.decoded, (found.track.start, found.track.end))
     canvas = search.predictor.config.input_size
-    corrected = steady(joined, (first, last), canvas)
+    corrected = steady(joined, (first, last))
     steadied = {**joined, **corrected}
     if first < found.track.start:
         first = _before_a_leap(steadied, range(found.track.start, first - 1, -1), canvas)
@@ -71,7 +71,8 @@ def complete(
         return found, dict(decoded)
     config, stride = search.temporal, search.config.stride
     best = max(known, key=lambda sample: decoded[sample].score)
-    template = search.predictor.template_from_sample(search.video.pick([best]), decoded[best])
+    shown = search.predictor.template_from_sample(search.video.pick([best]), decoded[best])
+    template = shown.beside(search.query)
     start = max(0, found[0] - config.complete_reach)
     end = min(len(search.video) - 1, found[1] + config.complete_reach)
     back = _Walk(range(best, start - 1, -stride), found[0], config, sees_cuts=search.sees_cuts)

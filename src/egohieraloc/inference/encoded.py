@@ -155,16 +155,13 @@ class EncodedVideo:
         return len(samples_of(number, len(self.reading.sampled if self.reading else self.video)))
 
 
-def store_features(packed: PackedFeatures, folder: Path, *, canvas: int, fps: float) -> EncodedVideo:
-    """Features that are there already as a video of their own, of `fps` square frames a second.
-
-    Its frames are the network's canvas, `canvas` pixels wide and high.
-    """
+def store_features(packed: PackedFeatures, folder: Path, letterbox: Letterbox, *, fps: float) -> EncodedVideo:
+    """Features that are there already as a video of their own, of `fps` frames a second."""
     store, memory, count = FeatureStore(folder), RegionMemory(folder / "memory"), len(packed)
     write_features(packed, store, memory)
-    info = VideoInfo(canvas, canvas, Fraction(fps).limit_denominator(1000), count)
+    info = VideoInfo(*letterbox.frame_size, Fraction(fps).limit_denominator(1000), count)
     sampled = SampledVideo(VideoSource(str(folder)), info, fps, np.arange(count), np.arange(count) / fps)
-    return EncodedVideo(sampled, Letterbox(canvas, canvas, canvas), store, memory=memory)
+    return EncodedVideo(sampled, letterbox, store, memory=memory)
 
 
 def write_features(

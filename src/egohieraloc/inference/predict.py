@@ -19,7 +19,7 @@ from egohieraloc.inference.cuts import mean_descriptors
 from egohieraloc.inference.mask_box import box_from_mask
 from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
 from egohieraloc.inference.query_window import QueryWindow, cut_window
-from egohieraloc.models.compiled import compile_parts, usable_parts
+from egohieraloc.models.compiled import CompiledDecoder, compile_parts, usable_parts
 from egohieraloc.models.fold import fold_norms, fuse_for_cuda
 from egohieraloc.models.jit import compile_encoder
 from egohieraloc.models.neck import FrameFeatures
@@ -30,9 +30,11 @@ from egohieraloc.models.ram import cell_score
 from egohieraloc.models.weights import Weights
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Bytes, QueryMask, Rgb
+from egohieraloc.video.letterbox import Letterbox
 
 BATCHES = {"cpu": 16, "cuda": 128}
 ENCODE_BATCHES = {"cuda": 128}  # a processor is no faster with more than a chunk
+STRIDE, MASK_STRIDE = 16, 4  # pixels of the canvas in a cell of descriptors, and of a mask
 VIEWS = 2  # of what was found encoded at a time: more take little less time and much more memory
 
 
@@ -76,7 +78,7 @@ class Decoded:
 
     score: float
     box: Box  # in canvas pixels
-    mask: Bytes  # (4h, 4w) probability * 255 on the canvas grid of stride 4
+    mask: Bytes  # (4h, 4w) probability * 255 on the canvas, in cells of MASK_STRIDE
     maps: CanvasMaps
     scene: NDArray[np.float32] | None = None  # (D,) the sample's mean descriptor, where it is known
     cells: NDArray[np.float32] | None = None  # (C, h, w) where box and mask are rough: `Predictor.outlined`
@@ -135,13 +137,19 @@ class Predictor:
             yield
 
     def encode(self, canvases: Sequence[Rgb]) -> PackedFeatures:
-        """Features of letterboxed images (S, S, 3)."""
+        """Features of images (H, W, 3) on canvases of one size."""
         pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float()
         with self._running():
             features = self.network.encode_frames(
                 pixels.div_(255).contiguous(memory_format=torch.channels_last)
             )
             return pack(features)
+
+    def prepare_for(self, letterbox: Letterbox) -> None:
+        """Get ready to search frames of that size, so that the first question need not wait for it."""
+        if isinstance(self.network.ram, CompiledDecoder):
+            width, height = (side // STRIDE for side in letterbox.canvas_size)
+            self.network.ram.prepare(height, width)
 
     def prepare(self, query: Query) -> PreparedQuery:
         """Encode the query and build the template of all its views; the mask is that of the first."""
@@ -199,8 +207,9 @@ class Predictor:
 
     def template_from_sample(self, packed: PackedFeatures, shown: Decoded) -> SearchTemplate:
         """What one sample shows, to be searched for in its neighbours."""
-        size = self.config.input_size
-        box = torch.tensor([shown.box.xyxy], device=self.device, dtype=torch.float32) / size
+        height, width = (STRIDE * cells for cells in packed.match.shape[-2:])
+        sides = torch.tensor([width, height, width, height], device=self.device)
+        box = torch.tensor([shown.box.xyxy], device=self.device, dtype=torch.float32) / sides
         mask = torch.from_numpy(shown.mask).to(self.device)[None, None].float() / 255
         with self._running():
             return SearchTemplate(self.network.template_from_frame(unpack(packed, self.device), box, mask))
@@ -302,7 +311,7 @@ class Predictor:
         return np.concatenate(found) if found else np.zeros(0, np.float32)
 
     def decode_images(self, query: SearchTemplate, canvases: Sequence[Rgb]) -> list[Decoded]:
-        """Encode and decode images (S, S, 3) that have nothing to do with each other."""
+        """Encode and decode images (H, W, 3) of one size that have nothing to do with each other."""
         decoded: list[Decoded] = []
         for start in range(0, len(canvases), self.largest_batch):
             some = canvases[start : start + self.largest_batch]
@@ -313,7 +322,7 @@ class Predictor:
         self, query: SearchTemplate, packed: PackedFeatures, state: QamState, *, outlined: bool = True
     ) -> tuple[MatchOutput, QamState]:
         """The network's raw output. Without `outlined` it has no masks, unless the score is made of them."""
-        masks = outlined or self.config.ram.score == "mask"
+        masks = outlined or self.config.ram.score == "mask" or self.config.ram.propagation
         wanted = None if masks else torch.empty(0, dtype=torch.long, device=self.device)
         with self._running():
             features = unpack(packed, self.device, outlines=masks)
@@ -322,7 +331,8 @@ class Predictor:
     def _read(self, output: MatchOutput) -> list[Decoded]:
         ram = output.ram
         scores = _numpy(torch.sigmoid(ram.score_logit.float()))
-        boxes = _numpy(_best_boxes(ram.cell_logits, ram.boxes)) * self.config.input_size
+        height, width = (STRIDE * cells for cells in ram.cell_logits.shape[-2:])
+        boxes = _numpy(_best_boxes(ram.cell_logits, ram.boxes)) * (width, height, width, height)
         outlines: Iterable[tuple[Box | None, Bytes]] = self._outlines(ram.mask_logits)
         cells: Iterable[NDArray[np.float32] | None] = [None] * len(scores)
         if not len(ram.mask_logits):
@@ -338,21 +348,20 @@ class Predictor:
     def _outlines(self, logits: Tensor) -> Iterator[tuple[Box | None, Bytes]]:
         """The box, where there is one, and the mask of each sample."""
         for mask in _numpy(torch.sigmoid(logits.float())):
-            tight, stride = box_from_mask(mask), self.config.input_size / mask.shape[-1]
-            box = Box(*(v * stride for v in tight.xyxy)) if tight else None
+            tight = box_from_mask(mask)
+            box = Box(*(v * MASK_STRIDE for v in tight.xyxy)) if tight else None
             yield box, (mask * 255).astype(np.uint8)
 
     def _maps(self, output: MatchOutput) -> Iterator[CanvasMaps]:
         followed = output.qam
-        stride = self.config.input_size / output.response.shape[-1]
         tensors = (
             output.foreground,
             output.likelihood,
             output.response,
             followed.location,
-            (followed.position + 0.5) * stride,
-            followed.semi_axes * stride,
-            followed.drift * stride,
+            (followed.position + 0.5) * STRIDE,
+            followed.semi_axes * STRIDE,
+            followed.drift * STRIDE,
         )
         return (CanvasMaps(*row) for row in zip(*(_numpy(t.float()) for t in tensors), strict=True))
 

@@ -67,16 +67,17 @@ class Square:
         return np.asarray(cv2.resize(part, (size, size), interpolation=way), np.uint8)
 
     def onto_canvas(self, seen: Decoded, letterbox: Letterbox) -> Decoded:
-        """What was seen in the square, on the canvas of the whole frame."""
+        """What was seen in the square, which had a canvas of its own, on the canvas of the whole frame."""
+        cell = letterbox.size / seen.mask.shape[0]  # as large on both
         per_pixel = self.side / letterbox.size
         corners = np.array(seen.box.xyxy).reshape(2, 2) * per_pixel + (self.left, self.top)
         box = Box(*letterbox.points_to_canvas(corners).ravel().tolist())
-        cells = seen.mask.shape[0]
         spread = per_pixel * np.array(letterbox.scale)  # canvas cells per cell of the square
-        origin = letterbox.points_to_canvas(np.array([self.left, self.top])) * cells / letterbox.size
+        origin = letterbox.points_to_canvas(np.array([self.left, self.top])) / cell
         shift = origin + spread / 2 - 0.5
         matrix = np.array([[spread[0], 0, shift[0]], [0, spread[1], shift[1]]])
-        return replace(seen, box=box, mask=cv2.warpAffine(seen.mask, matrix, (cells, cells)))
+        columns, rows = (round(side / cell) for side in letterbox.canvas_size)
+        return replace(seen, box=box, mask=cv2.warpAffine(seen.mask, matrix, (columns, rows)))
 
 
 @dataclass(frozen=True)

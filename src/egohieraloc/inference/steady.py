@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from egohieraloc.inference.mask_box import box_from_mask
-from egohieraloc.inference.predict import Decoded
+from egohieraloc.inference.predict import MASK_STRIDE, Decoded
 from egohieraloc.inference.temporal import Interval
 from egohieraloc.types import Box
 
@@ -17,7 +17,7 @@ MARGIN = 0.5  # an object moves at most so many of its own sides between two sam
 SPECK = 0.1  # of the area where the object was: a smaller part of a mask is no object
 
 
-def steady(decoded: Mapping[int, Decoded], interval: Interval, canvas: int) -> dict[int, Decoded]:
+def steady(decoded: Mapping[int, Decoded], interval: Interval) -> dict[int, Decoded]:
     """The samples of an interval whose box was on another object, corrected.
 
     The walk begins at the surest sample and goes both ways. A sample whose box lies elsewhere than that
@@ -33,7 +33,7 @@ def steady(decoded: Mapping[int, Decoded], interval: Interval, canvas: int) -> d
         for sample in walk:
             seen = decoded[sample]
             if not _near(seen.box, last):
-                other = _part_near(seen, last, canvas)
+                other = _part_near(seen, last)
                 if other is not None:
                     corrected[sample] = seen = other
             last = seen.box
@@ -50,9 +50,8 @@ def _near(box: Box, last: Box) -> bool:
     )
 
 
-def _part_near(seen: Decoded, last: Box, canvas: int) -> Decoded | None:
+def _part_near(seen: Decoded, last: Box) -> Decoded | None:
     """The part of the mask nearest to where the object was, if there is one."""
-    cell = canvas / seen.mask.shape[0]
     _, labels = cv2.connectedComponents((seen.mask >= 128).astype(np.uint8))
     best: tuple[float, Decoded] | None = None
     for number in range(1, labels.max() + 1):
@@ -60,7 +59,7 @@ def _part_near(seen: Decoded, last: Box, canvas: int) -> Decoded | None:
         tight = box_from_mask(mask / np.float32(255))
         if tight is None:
             continue
-        box = Box(*(v * cell for v in tight.xyxy))
+        box = Box(*(v * MASK_STRIDE for v in tight.xyxy))
         if box.area < SPECK * last.area:
             continue
         away = float(np.hypot(*np.subtract(box.center, last.center)))

@@ -27,7 +27,7 @@ from egohieraloc.errors import OutputError
 from egohieraloc.files import atomic_path, being_written, is_ours, private_folder
 from egohieraloc.inference.packing import PackedFeatures
 
-FORMAT = 2
+FORMAT = 3
 DEFAULT_LIMIT_BYTES = 20_000_000_000
 TRIM_EVERY_BYTES = 500_000_000  # written: how far a cache may grow past its limit
 ABANDONED_S = 3600.0  # age of an unfinished file that nobody is writing any more

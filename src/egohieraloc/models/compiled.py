@@ -28,7 +28,7 @@ from egohieraloc.models.dpm import Dpm
 from egohieraloc.models.graphs import FrameGraph, PartGraph, compile_model, core
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.ram import RamOutput
+from egohieraloc.models.ram import Ram, RamOutput
 from egohieraloc.processor import without_tiles
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ class CompiledEncoder(nn.Module):
         super().__init__()
         # Compiled for the first frame: a question about a video that is stored needs none of it.
         self._graph = FrameGraph(graph.model())
-        self._size = network.config.input_size
+        self._windows = {(size, size) for size in network.config.query_sizes}
         self.precise = nn.Sequential(network.backbone, network.neck)
 
     def forward(self, frames: Tensor) -> FrameFeatures:
         """Maps (shapes in `Neck.forward`) of frames or windows (B, 3, H, W) in [0, 1]."""
-        if frames.shape[-1] == self._size:
+        if tuple(frames.shape[-2:]) not in self._windows:
             return FrameFeatures(*self._graph([frames]))
         features: FrameFeatures = self.precise(frames)
         return features
@@ -94,12 +94,23 @@ class CompiledDecoder(nn.Module):
     def __init__(self, graph: PartGraph, network: EgoHieraLocNet) -> None:
         super().__init__()
         self.config = network.config.ram
+        self._neck = network.config.neck
+        self._tokens = sum((size // 16) ** 2 for size in network.config.query_sizes)
         look, outline = _in_two(graph.model())
         self._look = FrameGraph(look, exact=without_tiles(), together=2)
         self._outline = FrameGraph(outline, exact=without_tiles())
-        # For queries of one view ahead of the first one, for others when they come.
-        self._look.prepare(sum((size // 16) ** 2 for size in network.config.query_sizes))
-        self._outline.prepare()
+
+    def prepare(self, height: int, width: int) -> None:
+        """Compile it for frames of that many cells and queries of one view, or of two, which complete an
+        appearance; for others when they come."""
+        neck, size = self._neck, (height, width)
+        cells = self.config.width, *size
+        context = neck.context, height // 2, width // 2
+        for tokens in (self._tokens, 2 * self._tokens):
+            query = [(tokens, neck.match), (tokens, 2)]
+            self._look.prepare([(neck.match, *size), context, (Ram.MAPS, *size)], query)
+        fine = [(channels, k * height, k * width) for channels, k in ((neck.fine8, 2), (neck.fine4, 4))]
+        self._outline.prepare([cells, *fine])
 
     def forward(
         self,

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from egohieraloc.threads import usable_cores
 
+Shape = tuple[int, ...]
+MOST_SHAPES = 6  # a graph is kept ready for: one that reads videos of many shapes shall not grow
 MOST_AT_ONCE = 8  # frames: each takes memory of its own, and a chunk of features has no more
 
 
@@ -43,25 +45,25 @@ class FrameGraph:
         """`exact`: in full precision also where the processor is faster in less; `together`: so many frames
         on one core, for a graph of many small layers."""
         self._model, self._exact, self._together = model, exact, together
-        self._ready: dict[int, Any] = {}  # by number of tokens
+        self._ready: dict[tuple[Shape, ...], Any] = {}
 
-    def prepare(self, tokens: int = 0) -> Any:
-        """Compile it for queries of so many tokens, once."""
-        if tokens not in self._ready:
-            import openvino
+    def prepare(self, frames: Sequence[Shape], query: Sequence[Shape] = ()) -> Any:
+        """Compile it, once, for values of a frame and of a query of these shapes without their first side."""
+        shapes = (*((self._together, *shape) for shape in frames), *((1, *shape) for shape in query))
+        queue = self._ready.pop(shapes, None) or self._compiled(shapes)
+        self._ready[shapes] = queue  # the one used last comes last
+        if len(self._ready) > MOST_SHAPES:
+            del self._ready[next(iter(self._ready))]
+        return queue
 
-            model = self._model.clone()
-            shapes = [parameter.get_partial_shape() for parameter in model.get_parameters()]
-            for shape in shapes:
-                for place in range(len(shape)):
-                    if shape[place].is_dynamic:
-                        shape[place] = tokens if place else self._together
-            model.reshape(dict(enumerate(shapes)))
-            at_once = min(usable_cores(), MOST_AT_ONCE)
-            options = {"PERFORMANCE_HINT": "THROUGHPUT", "NUM_STREAMS": at_once}
-            compiled = compile_model(model, exact=self._exact, **options)
-            self._ready[tokens] = openvino.AsyncInferQueue(compiled, at_once)
-        return self._ready[tokens]
+    def _compiled(self, shapes: Sequence[Shape]) -> Any:
+        import openvino
+
+        model = self._model.clone()
+        model.reshape({place: list(shape) for place, shape in enumerate(shapes)})
+        at_once = min(usable_cores(), MOST_AT_ONCE)
+        options = {"PERFORMANCE_HINT": "THROUGHPUT", "NUM_STREAMS": at_once}
+        return openvino.AsyncInferQueue(compile_model(model, exact=self._exact, **options), at_once)
 
     def __call__(self, frames: Sequence[Tensor], query: Sequence[Tensor] = ()) -> list[Tensor]:
         """What it makes of values of frames (B, ...) and of those of a query (1, tokens, ...)."""
@@ -73,7 +75,7 @@ class FrameGraph:
         def keep(request: Any, start: int) -> None:
             made[start] = [tensor.data[: count - start].copy() for tensor in request.output_tensors]
 
-        queue = self.prepare(shared[0].shape[1] if shared else 0)
+        queue = self.prepare([row.shape[1:] for row in rows], [value.shape[1:] for value in shared])
         queue.wait_all()  # an interrupted call may have left frames under way, which are none of this one's
         queue.set_callback(keep)
         starts = range(0, count, self._together)

@@ -1,4 +1,4 @@
-"""The encoder compiled by torch for one size of batch: fastest on a GPU, after a quarter of a minute.
+"""The encoder compiled by torch for one length of batch: fastest on a GPU, after a quarter of a minute.
 
 For hours of video (`--engine compiled`); the fused blocks, which need no compiling, are nearly as fast.
 """
@@ -22,14 +22,15 @@ class JitEncoder(nn.Module):
 
     def __init__(self, network: EgoHieraLocNet, batch: int, backend: Backend) -> None:
         super().__init__()
-        size = network.config.input_size
-        self._shape = (batch, 3, size, size)
+        self._batch = batch
+        self._windows = {(size, size) for size in network.config.query_sizes}
         self.plain = nn.Sequential(network.backbone, network.neck)
         self._compiled = torch.compile(self.plain, dynamic=False, backend=backend)
 
     def forward(self, frames: Tensor) -> FrameFeatures:
         """Maps (shapes in `Neck.forward`) of frames or windows (B, 3, H, W) in [0, 1]."""
-        run = self._compiled if frames.shape == self._shape else self.plain
+        whole = len(frames) == self._batch and tuple(frames.shape[-2:]) not in self._windows
+        run = self._compiled if whole else self.plain
         features: FrameFeatures = run(frames)
         return features
 

@@ -84,12 +84,14 @@ class QueryTemplate:
 
         Filters are sorted by scale, then by view, so that the middle one is of the middle scale.
         """
+        filters = [each for view in views for each in view.filters]
+        order = sorted(range(len(filters)), key=lambda number: -filters[number].shape[-1])
         return cls(
             torch.cat([view.tokens for view in views], 1),
             torch.cat([view.foreground for view in views], 1),
             torch.cat([view.background for view in views], 1),
-            tuple(each for scale in zip(*(view.filters for view in views), strict=True) for each in scale),
-            torch.stack([view.semi_axes for view in views], 2).flatten(1, 2),
+            tuple(filters[number] for number in order),
+            torch.cat([view.semi_axes for view in views], 1)[:, order],
             torch.stack([view.gain for view in views]).amin(0),
         )
 
@@ -190,12 +192,14 @@ class EgoHieraLocNet(nn.Module):
 
         box: (1, 4) xyxy in [0, 1] of the frame; mask: (1, 1, h, w) in [0, 1], the object in the frame.
         """
-        center, size = (box[:, :2] + box[:, 2:]) / 2, box[:, 2:] - box[:, :2]
-        side = self.config.query_window * size.amax(1, keepdim=True).clamp(min=1 / frame.match.shape[-1])
+        height, width = frame.match.shape[-2:]
+        grid_size = torch.tensor([width, height], device=box.device)
+        center, size = (box[:, :2] + box[:, 2:]) / 2 * grid_size, (box[:, 2:] - box[:, :2]) * grid_size
+        side = self.config.query_window * size.amax(1, keepdim=True).clamp(min=1)  # all in cells
 
         def cut(maps: Tensor, cells: int) -> Tensor:
             ramp = (torch.arange(cells, device=box.device) + 0.5) / cells - 0.5
-            x, y = (2 * (center + side * ramp[:, None]) - 1).unbind(1)
+            x, y = (2 * (center + side * ramp[:, None]) / grid_size - 1).unbind(1)
             grid = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1)[None]
             return F.grid_sample(maps.float(), grid, padding_mode="zeros", align_corners=False)
 

@@ -1,4 +1,4 @@
-"""Fit an image into a square without changing its shape, and the exact way back.
+"""Fit an image onto the network's canvas without changing its shape, and the exact way back.
 
 Coordinates follow the half-pixel rule, so a point moves by one scale and one offset per axis. The scales are
 those of the resized image, whose sides are whole pixels: they may differ from each other by a rounding.
@@ -7,6 +7,7 @@ those of the resized image, whose sides are whole pixels: they may differ from e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import cv2
@@ -14,38 +15,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egohieraloc.types import Box, Floats, Rgb
+from egohieraloc.video.canvas import Size, canvas_for
 
 Cell = TypeVar("Cell", bound=np.generic)
 
 
 @dataclass(frozen=True)
 class Letterbox:
-    """An image of width x height, centred on a black canvas of size x size."""
+    """An image of width x height, centred on a black canvas that is hardly larger: see canvas.py."""
 
     width: int
     height: int
     size: int = 448
+    square: bool = False  # the canvas is size x size, for images of different shapes side by side
 
     def __post_init__(self) -> None:
         if min(self.width, self.height, self.size) < 1:
             raise ValueError(f"Sizes must be at least 1 pixel, got {self.width}x{self.height}, {self.size}")
 
     @property
-    def frame_size(self) -> tuple[int, int]:
+    def frame_size(self) -> Size:
         """Width and height of the image."""
         return self.width, self.height
 
-    @property
-    def content_size(self) -> tuple[int, int]:
-        """Width and height of the image on the canvas, in whole pixels."""
+    @cached_property
+    def _sizes(self) -> tuple[Size, Size]:
+        if not self.square:
+            return canvas_for(self.width, self.height, self.size)
         scale = self.size / max(self.width, self.height)
-        return max(1, round(self.width * scale)), max(1, round(self.height * scale))
+        content = max(1, round(self.width * scale)), max(1, round(self.height * scale))
+        return (self.size, self.size), content
+
+    @property
+    def canvas_size(self) -> Size:
+        """Width and height of the canvas."""
+        return self._sizes[0]
+
+    @property
+    def content_size(self) -> Size:
+        """Width and height of the image on the canvas, in whole pixels."""
+        return self._sizes[1]
 
     @property
     def offset(self) -> tuple[int, int]:
         """Where the image begins on the canvas."""
-        width, height = self.content_size
-        return (self.size - width) // 2, (self.size - height) // 2
+        (canvas_width, canvas_height), (width, height) = self._sizes
+        return (canvas_width - width) // 2, (canvas_height - height) // 2
 
     @property
     def content(self) -> Box:
@@ -59,17 +74,18 @@ class Letterbox:
         return width / self.width, height / self.height
 
     def apply(self, rgb: Rgb) -> Rgb:
-        """(height, width, 3), or an image that has its size on the canvas already, to (size, size, 3)."""
+        """(height, width, 3), or an image that has its size on the canvas already, on the canvas."""
         (width, height), (left, top) = self.content_size, self.offset
         if rgb.shape[:2] not in ((self.height, self.width), (height, width)):
             raise ValueError(
                 f"This letterbox is for {self.width}x{self.height}, got {rgb.shape[1]}x{rgb.shape[0]}"
             )
         if rgb.shape[:2] != (height, width):
-            shrinks = self.size < max(self.width, self.height)
+            shrinks = width < self.width or height < self.height
             way = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
             rgb = cv2.resize(rgb, (width, height), interpolation=way)
-        canvas = np.zeros((self.size, self.size, 3), np.uint8)
+        canvas_width, canvas_height = self.canvas_size
+        canvas = np.zeros((canvas_height, canvas_width, 3), np.uint8)
         canvas[top : top + height, left : left + width] = rgb
         return canvas
 
@@ -88,15 +104,17 @@ class Letterbox:
         return Box(*self.points_from_canvas(np.array(box.xyxy).reshape(2, 2)).ravel().tolist())
 
     def mask_to_frame(self, mask: NDArray[Cell]) -> tuple[NDArray[Cell], Box]:
-        """Crop a grid that covers the canvas (side size / stride) to the cells that touch the image.
+        """Crop a grid that covers the canvas to the cells that touch the image.
 
         Returns the cells and the box they cover in pixels of the image: the image itself, or up to one
         cell more on a side where the image ends inside a cell.
         """
         rows, columns = mask.shape
         (x, y), (width, height) = self.offset, self.content_size
-        left, top = x * columns // self.size, y * rows // self.size
-        right, bottom = -(-(x + width) * columns // self.size), -(-(y + height) * rows // self.size)
-        cell_x, cell_y = self.size / columns, self.size / rows
+        canvas_width, canvas_height = self.canvas_size
+        left, top = x * columns // canvas_width, y * rows // canvas_height
+        right = -(-(x + width) * columns // canvas_width)
+        bottom = -(-(y + height) * rows // canvas_height)
+        cell_x, cell_y = canvas_width / columns, canvas_height / rows
         covered = Box(left * cell_x, top * cell_y, right * cell_x, bottom * cell_y)
         return mask[top:bottom, left:right], self.box_from_canvas(covered)

@@ -176,7 +176,7 @@ class Video:
         Those more than twice as large as the canvas are made smaller where they are decoded: they cost
         little more than small ones, and their colours differ by a rounding from those of `Letterbox.apply`.
         """
-        large = max(letterbox.frame_size) > SCALED_ABOVE * letterbox.size
+        large = max(letterbox.frame_size) > SCALED_ABOVE * max(letterbox.content_size)
         frames = self.frames(indices, size=letterbox.content_size if large else None)
         canvases = (Frame(frame.index, frame.time_s, letterbox.apply(frame.rgb)) for frame in frames)
         return prefetched(canvases, AHEAD)
