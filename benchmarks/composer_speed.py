@@ -13,9 +13,9 @@ from collections.abc import Callable
 import torch
 
 from egohieraloc.training.batches import ClipBatch
-from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.composer_config import ComposerConfig
 from egohieraloc.training.composer.packs import read_packs
+from egohieraloc.training.composer.shaped_composer import ShapedComposer
 from egohieraloc.training.cuda_graph import GraphedComposer
 
 
@@ -53,7 +53,7 @@ def main() -> None:
     began = time.perf_counter()
     packs = read_packs(options.data, limit=options.limit)
     read = time.perf_counter()
-    composer = ClipComposer(packs, config, options.device, seed=0)
+    composer = ShapedComposer(packs, config, options.device, seed=0)
     print(f"packs read in {read - began:.1f} s, composer ready in {time.perf_counter() - read:.1f} s")
     makers: dict[str, Callable[[int], ClipBatch]] = {
         "plain": lambda step: composer.batch(step, options.batch)

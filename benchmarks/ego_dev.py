@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from egohieraloc.data.base import Track
+from egohieraloc.inference.chunks import CHUNK
 from egohieraloc.inference.encoded import EncodedVideo, store_features
 from egohieraloc.inference.packing import PackedFeatures
+from egohieraloc.inference.predict import Predictor
 from egohieraloc.query import Query
-from egohieraloc.types import Box, Frame
+from egohieraloc.types import Box, Frame, Rgb
 from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
@@ -102,23 +105,39 @@ def long_video(query: DevQuery, videos: dict[str, Video]) -> LongVideo:
     return LongVideo((*chosen[:half], query.video, *chosen[half:]), start, count)
 
 
+def squared(video: Video, size: int) -> Letterbox:
+    """How its frames lie in those of a long video, which are square, with black borders where it is not."""
+    return Letterbox(video.info.width, video.info.height, size, square=True)
+
+
 def long_truth(query: DevQuery, long: LongVideo, letterbox: Letterbox) -> Track:
-    """The true track in samples of the long video and pixels of the canvas."""
+    """The true track in samples of the long video and pixels of its frames."""
     corners = query.truth.boxes_xyxy.reshape(-1, 2, 2)
     return Track(query.truth.frames + long.start, letterbox.points_to_canvas(corners).reshape(-1, 4))
 
 
-def joined(parts: Sequence[EncodedVideo], folder: Path) -> EncodedVideo:
-    """The stored features of several videos as those of one, whose frames are their canvases."""
-    packed = [piece for part in parts for piece in part.take(0, len(part.time_s) - 1)]
-    canvas = parts[0].letterbox.size
-    owners = [(part, sample) for part in parts for sample in range(len(part))]
+def encoded_squared(video: Video, predictor: Predictor) -> PackedFeatures:
+    """The features of all of its frames as a long video shows them."""
+    letterbox = squared(video, predictor.config.input_size)
+    canvases = (letterbox.apply(frame.rgb) for frame in video.samples(None))
+    return PackedFeatures.cat([predictor.encode(some) for some in _batches(canvases, CHUNK)])
+
+
+def joined(
+    videos: Sequence[Video], encoded: Sequence[PackedFeatures], folder: Path, size: int
+) -> EncodedVideo:
+    """Videos in a row, with their features, as one whose frames have `size` pixels either way."""
+    owners = [(video, k) for video in videos for k in range(video.info.num_frames)]
 
     def frames(numbers: Sequence[int]) -> Iterator[Frame]:
         for number in numbers:
-            part, sample = owners[number]
-            frame = part.frames([sample])[sample]
-            yield Frame(number, number / FPS, part.letterbox.apply(frame.rgb))
+            video, k = owners[number]
+            yield Frame(number, number / FPS, squared(video, size).apply(video.frame(k).rgb))
 
-    video = store_features(PackedFeatures.cat(packed), folder, canvas=canvas, fps=FPS)
-    return replace(video, pixels=frames)
+    packed = PackedFeatures.cat(list(encoded))
+    return replace(store_features(packed, folder, Letterbox(size, size, size), fps=FPS), pixels=frames)
+
+
+def _batches(canvases: Iterator[Rgb], size: int) -> Iterator[list[Rgb]]:
+    while some := list(islice(canvases, size)):
+        yield some

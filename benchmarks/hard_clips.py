@@ -48,6 +48,7 @@ HARD = update(
         "max_covered": 0.6,
     },
 )
+CROWDED = {"occluder_share": 0.7, "absent_share": 0.2}
 SHARP = {"motion_blur_share": 0.0, "defocus_share": 0.0}
 BLURRED = {"motion_blur_share": 1.0, "motion_blur_px": (8.0, 28.0), "defocus_share": 0.35}
 NOTHING_IN_FRONT = {
@@ -143,21 +144,25 @@ def hard_clips(
     seed: int,
     split: Split = "heldout",
     frame_px: int = FRAME_PX,
+    crowded: bool = False,
     device: str = "cpu",
     workers: int = 1,
 ) -> list[list[HardClip]]:
     """Clips of two halves of the packs of a split that share neither an object nor a photo.
 
-    `count` clips of a seed, a multiple of 16; those that lie in `folder` are not composed again.
+    `count` clips of a seed, a multiple of 16; those that lie in `folder` are not composed again. `crowded`:
+    all with a rival, and most with something in front.
     """
-    compose = partial(_compose_kind, data, split, frame_px, folder, count // 8, seed, device)
+    kinds = [kind for kind in KINDS if kind[1] % 2] if crowded else KINDS
+    each = count // len(kinds)
+    compose = partial(_compose_kind, data, split, frame_px, crowded, folder, each, seed, device)
     if device == "cpu" and workers > 1:
         with ProcessPoolExecutor(workers) as pool:
-            paths = list(pool.map(compose, KINDS))
+            paths = list(pool.map(compose, kinds))
     else:
-        paths = [compose(kind) for kind in KINDS]
+        paths = [compose(kind) for kind in kinds]
     return [
-        [HardClip.load(path) for (s, _), some in zip(KINDS, paths, strict=True) if s == side for path in some]
+        [HardClip.load(path) for (s, _), some in zip(kinds, paths, strict=True) if s == side for path in some]
         for side in (0, 1)
     ]
 
@@ -202,6 +207,7 @@ def _compose_kind(
     data: Path,
     split: Split,
     frame_px: int,
+    crowded: bool,
     folder: Path,
     count: int,
     seed: int,
@@ -209,11 +215,12 @@ def _compose_kind(
     kind: tuple[int, int],
 ) -> list[Path]:
     side, number = kind
-    paths = [folder / f"{split}-{frame_px}-{seed}-{side}-{number}-{clip}.npz" for clip in range(count)]
+    name = f"{split}{'-crowded' * crowded}-{frame_px}-{seed}-{side}-{number}"
+    paths = [folder / f"{name}-{clip}.npz" for clip in range(count)]
     if not all(path.exists() for path in paths):
         folder.mkdir(parents=True, exist_ok=True)
         packs, config = _packs_and_config(data, kind, split)
-        sized = update(config, {"frame_px": frame_px})
+        sized = update(config, {"frame_px": frame_px} | (CROWDED if crowded else {}))
         _compose(packs, sized, device, paths, seed=_seed_of(seed, kind))
     return paths
 

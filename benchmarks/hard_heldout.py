@@ -9,7 +9,8 @@ for); a third of the objects are absent. Clips are composed once and kept in `--
 three times as many questions, about other clips. Every question is answered; refusal.py says how refusals
 count.
 
-`--split val` asks about the objects of the calibration instead, to choose by.
+`--split val` asks about the objects of the calibration instead, to choose by. `--crowded`: every clip has an
+object that looks like the target beside it, most have something in front, and fewer objects are absent.
 
 `--compare` asks the same questions again under the settings of an ablation, or NAME=SETTINGS (commas between
 several), from the same features, and gives the difference to the first row question by question, with its
@@ -96,6 +97,7 @@ def main() -> None:
     parser.add_argument("--split", choices=("heldout", "val"), default="heldout", help="which objects")
     parser.add_argument("--questions", type=int, default=640, help="of a round, a multiple of 16")
     parser.add_argument("--frame-px", type=int, default=FRAME_PX, help="448 without a second look: faster")
+    parser.add_argument("--crowded", action="store_true", help="rivals in all clips, more things in front")
     parser.add_argument("--rounds", type=int, default=1, help="each with clips of its own")
     parser.add_argument("--workers", type=int, default=2, help="processes that compose and ask")
     parser.add_argument("--compare", action="append", default=[], metavar="NAME[=SETTINGS]")
@@ -181,6 +183,7 @@ def clips(options: argparse.Namespace, seed: int) -> list[list[HardClip]]:
         split=options.split,
         seed=seed,
         frame_px=options.frame_px,
+        crowded=options.crowded,
         device=options.device or "cpu",
         workers=options.workers,
     )

@@ -133,8 +133,8 @@ def make_footage(options: argparse.Namespace, folder: Path) -> None:
     whole = len(clip) // STRETCH
     write_features(clip.pick(range(whole * STRETCH)), store, memory)
     number, size = whole * PHASES, STRETCH // PHASES
-    canvases = other_canvases(options.data, predictor, round(options.minutes * 60 * FPS / PHASES))
-    while len(batch := list(islice(canvases, size))) == size:
+    images = other_images(options.data, predictor, round(options.minutes * 60 * FPS / PHASES))
+    while len(batch := [filling(image, clip.letterbox) for image in islice(images, size)]) == size:
         if not memory.has(number):  # else an earlier run was cut short
             if (packed := store.read(number)) is None:
                 packed = predictor.encode(batch)
@@ -150,19 +150,23 @@ def codewords(folder: Path) -> Codes:
     return np.memmap(folder / "footage" / "codewords.int8", np.int8, "r").reshape(-1, CODEWORDS, width)
 
 
-def other_canvases(data: Path | None, predictor: Predictor, count: int) -> Iterator[Rgb]:
+def filling(image: Rgb, letterbox: Letterbox) -> Rgb:
+    """An image of any shape as one of the demo clip's, on its canvas."""
+    return letterbox.apply(cv2.resize(image, letterbox.content_size, interpolation=cv2.INTER_AREA))
+
+
+def other_images(data: Path | None, predictor: Predictor, count: int) -> Iterator[Rgb]:
     """Real samples, then pans, then composed ones, `count` in all; nothing without data."""
     if data is None:
         return
     packs, few = read_packs(data, split="heldout"), round(COMPOSED_SHARE * count)
-    yield from islice(chain(real(data, predictor), pans(packs, count)), count - few)
+    yield from islice(chain(real(data), pans(packs, count)), count - few)
     yield from composed(packs, predictor, few)
 
 
-def real(data: Path, predictor: Predictor) -> Iterator[Rgb]:
+def real(data: Path) -> Iterator[Rgb]:
     for video in open_videos(data / "ego_dev", PLACES).values():
-        letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
-        yield from (letterbox.apply(frame.rgb) for frame in video.samples(None))
+        yield from (frame.rgb for frame in video.samples(None))
 
 
 def composed(packs: Packs, predictor: Predictor, count: int) -> Iterator[Rgb]:

@@ -3,7 +3,7 @@
     python benchmarks/real_dev.py --data DIR [--model FILE|NAME] [--long] [--no-baselines] [--json FILE]
 
 DIR holds ego_dev/. `--long` sets each video in the middle of others that show other places: 300 to 450
-samples. Each video is encoded once; a long one is made by joining stored features on the network's canvas.
+samples, on square frames. Each video is encoded once; a long one is made by joining features.
 The baselines follow the same temporal rule, applied to what their scores rise above the video's median: their
 scores are never near 0. They have no calibrated threshold and so refuse nothing.
 """
@@ -19,14 +19,22 @@ from pathlib import Path
 
 import numpy as np
 
-from ego_dev import DevQuery, joined, long_truth, long_video, open_videos, read_queries
-from egohieraloc.config import TemporalConfig
+from ego_dev import (
+    DevQuery,
+    encoded_squared,
+    joined,
+    long_truth,
+    long_video,
+    open_videos,
+    read_queries,
+    squared,
+)
+from egohieraloc.config import NetworkConfig, TemporalConfig
 from egohieraloc.data.base import Track
 from egohieraloc.files import write_json
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.temporal import choose_interval
 from egohieraloc.localize import Localizer
-from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 from figures import Outcome, figures, outcome, print_outcomes, print_table
 from matchers import FeatureMatcher, Matcher, Matches, TemplateMatcher
@@ -86,21 +94,21 @@ def ask_short(
 def ask_long(
     localizer: Localizer, queries: list[DevQuery], videos: dict[str, Video], scratch: Path
 ) -> list[Outcome]:
-    encoded = encode_all(localizer, videos)
-    size = localizer.predictor.config.input_size
+    predictor = localizer.predictor
+    size = predictor.config.input_size
+    encoded = {name: encoded_squared(video, predictor) for name, video in videos.items()}
     stores: dict[tuple[str, ...], EncodedVideo] = {}
     seconds, counts, outcomes = 0.0, [], []
     for query in queries:
         long = long_video(query, videos)
         if long.parts not in stores:
-            parts = [encoded[name] for name in long.parts]
-            stores[long.parts] = joined(parts, scratch / f"long-{len(stores)}")
+            parts, features = [videos[name] for name in long.parts], [encoded[name] for name in long.parts]
+            stores[long.parts] = joined(parts, features, scratch / f"long-{len(stores)}", size)
         started = time.perf_counter()
         found = localizer.ask(query.query, stores[long.parts])
         seconds += time.perf_counter() - started
         counts.append(long.count)
-        info = videos[query.video].info
-        truth = long_truth(query, long, Letterbox(info.width, info.height, size))
+        truth = long_truth(query, long, squared(videos[query.video], size))
         outcomes.append(outcome(f"{query.name} {query.target}", truth, found))
     _say_speed(seconds, counts)
     return outcomes
@@ -116,8 +124,8 @@ def _say_speed(seconds: float, counts: list[int]) -> None:
 def ask_baseline(
     matcher: Matcher, queries: list[DevQuery], videos: dict[str, Video], *, long: bool
 ) -> list[Outcome]:
-    """All on the canvas, as for long videos."""
-    boxes = {name: Letterbox(v.info.width, v.info.height) for name, v in videos.items()}
+    """All on square canvases, as for long videos."""
+    boxes = {name: squared(video, NetworkConfig().input_size) for name, video in videos.items()}
     prepared = {
         name: matcher.prepare([boxes[name].apply(frame.rgb) for frame in video.samples(None)])
         for name, video in videos.items()

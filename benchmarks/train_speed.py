@@ -17,8 +17,8 @@ import torch
 
 from egohieraloc.config import preset
 from egohieraloc.settings import override
-from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.packs import read_packs
+from egohieraloc.training.composer.shaped_composer import ShapedComposer
 from egohieraloc.training.loop import ClipObjective, join_processes, train_step
 from egohieraloc.training.optim import build_optimizer, freeze_norms, freeze_parameters
 from egohieraloc.training.recipe import Recipe, build_network, clip_source
@@ -59,7 +59,7 @@ def main() -> None:
     start = time.perf_counter()
     packs = read_packs(arguments.data, limit=arguments.limit, workers=16)
     print(f"packs read in {time.perf_counter() - start:.1f} s", flush=True)
-    composer = ClipComposer(packs, recipe.sized_composer, device, 0)
+    composer = ShapedComposer(packs, recipe.sized_composer, device, 0)
     network = build_network(recipe).to(device, memory_format=torch.channels_last).train()
     freeze_norms(network, recipe.optim.freeze_norm)
     freeze_parameters(network, recipe.optim)
