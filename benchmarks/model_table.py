@@ -2,8 +2,9 @@
 
     python benchmarks/model_table.py [--time] [--device cuda] [--presets NAME] [--compile NAME] [--json FILE]
 
-FLOPs are torch's FlopCounterMode (two per multiply-add) for one frame of the input size: `encode` is the
-backbone and neck, `match` all that depends on the query; `query` is paid once per query. SAM is not counted.
+FLOPs are torch's FlopCounterMode (two per multiply-add) for one frame of a square video, or of `--frames
+1280x720` on its canvas: `encode` is the backbone and neck, `match` all that depends on the query; `query` is
+paid once per query. SAM is not counted.
 Times are of torch in bfloat16 with folded norms, from 8-bit images that lie on the device, in batches of 8
 (CUDA: 128, with the blocks of `models/fused_blocks.py` where the backbone has such; `plain` is without).
 `--compile` also times torch.compile (mode default) of the plain encoder.
@@ -28,6 +29,8 @@ from egohieraloc.config import PRESETS
 from egohieraloc.models.fold import fold_norms, fuse_for_cuda
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import EgoHieraLocNet, QueryTemplate
+from egohieraloc.video.canvas import Size, canvas_for
+from options import frame_size
 
 BATCHES = {"cpu": 8, "cuda": 128}
 
@@ -87,15 +90,21 @@ def query(network: EgoHieraLocNet, device: torch.device) -> QueryTemplate:
     return network.template(network.encode_query(window, box, mask), mask, sure, level)
 
 
+def random_images(network: EgoHieraLocNet, frames: Size, count: int, device: torch.device) -> Tensor:
+    """Images (count, H, W, 3) on the canvas of frames."""
+    (width, height), _ = canvas_for(*frames, network.config.input_size)
+    return torch.randint(0, 256, (count, height, width, 3), dtype=torch.uint8, device=device)
+
+
 @torch.inference_mode()
-def counted(name: str) -> tuple[EgoHieraLocNet, Row]:
+def counted(name: str, frames: Size) -> tuple[EgoHieraLocNet, Row]:
     """A network with random weights and folded norms, and what can be counted on any machine."""
     torch.manual_seed(0)
     network = EgoHieraLocNet(PRESETS[name]).eval()
     total = sum(p.numel() for p in network.parameters()) / 1e6
     fold_norms(network)
-    size, cpu = network.config.input_size, torch.device("cpu")
-    images = torch.randint(0, 256, (1, size, size, 3), dtype=torch.uint8)
+    cpu = torch.device("cpu")
+    images = random_images(network, frames, 1, cpu)
     template, features = query(network, cpu), encode(network, images)
     state = network.initial_state(template)
     costs = (
@@ -107,15 +116,15 @@ def counted(name: str) -> tuple[EgoHieraLocNet, Row]:
 
 
 @torch.inference_mode()
-def timed(network: EgoHieraLocNet, device: torch.device, *, compiled: bool) -> dict[str, float]:
+def timed(network: EgoHieraLocNet, device: torch.device, frames: Size, *, compiled: bool) -> dict[str, float]:
     """Frames a second."""
     plain = copy.deepcopy(network).to(device, memory_format=torch.channels_last)
     network = copy.deepcopy(network).to(device)
     if device.type == "cuda":
         fuse_for_cuda(network)
     network.to(memory_format=torch.channels_last)
-    batch, size = BATCHES[device.type], network.config.input_size
-    images = torch.randint(0, 256, (batch, size, size, 3), dtype=torch.uint8, device=device)
+    batch = BATCHES[device.type]
+    images = random_images(network, frames, batch, device)
     with torch.autocast(device.type, torch.bfloat16):
         template, features = query(network, device), encode(network, images)
         state = network.initial_state(template)
@@ -145,6 +154,7 @@ def main() -> None:
     )
     parser.add_argument("--time", action="store_true")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--frames", type=frame_size, default=(448, 448), help="of the video, as 1280x720")
     parser.add_argument("--presets", nargs="*", default=list(PRESETS))
     parser.add_argument("--compile", nargs="*", default=[], help="presets whose encoder is compiled too")
     parser.add_argument("--json", type=Path)
@@ -155,9 +165,11 @@ def main() -> None:
     heads = ["preset", "backbone", *(name.replace("_", " ") for name in columns)]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name in options.presets:
-        network, row = counted(name)
+        network, row = counted(name, options.frames)
         if options.time:
-            row = Row(**asdict(row) | timed(network, device, compiled=name in options.compile))
+            row = Row(
+                **asdict(row) | timed(network, device, options.frames, compiled=name in options.compile)
+            )
         rows.append(row)
         cells = [f"`{name}`", row.backbone, *(f"{getattr(row, column):,.4g}" for column in columns)]
         print(f"| {' | '.join(cells)} |", flush=True)

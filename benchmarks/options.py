@@ -1,4 +1,4 @@
-"""The options that benchmarks of our own answers share, and the localizer they describe."""
+"""The options that benchmarks share, and the localizer they describe."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from egohieraloc.localize import Localizer
+from egohieraloc.video.canvas import Size
 
 
 def answer_options(description: str | None) -> argparse.ArgumentParser:
@@ -32,3 +33,9 @@ def localizer_of(options: argparse.Namespace, cache: Path) -> Localizer:
         settings=options.settings,
         cache=cache,
     )
+
+
+def frame_size(text: str) -> Size:
+    """Width and height, written as 1280x720."""
+    width, _, height = text.partition("x")
+    return int(width), int(height)

@@ -10,7 +10,8 @@ measured times of a sample, added up; on CUDA a whole first question about 10 mi
 - ours: the first question encodes every second sample and those between where it decodes, a further one
   none; it compares the descriptors of half of the samples and decodes at most 250.
   "network alone" has images and features on the device, as the peers have; the other line is
-  `Predictor`, from images in main memory to features in main memory, boxes and masks.
+  `Predictor`, from images in main memory to features in main memory, boxes and masks. `--frames 1280x720`:
+  frames of that shape, which have fewer pixels here; the peers take squares.
 - VQLoC: DINOv2 ViT-B/14, cross-attention with the query, three layers over windows of 30 frames, heads; the
   whole of it for every question, as its query enters before the layers over time. `--compile`: ours and it
   by torch.compile (mode default) as well.
@@ -44,6 +45,8 @@ from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.weights import find_weights, load_weights
 from egohieraloc.query import Query
 from egohieraloc.types import Box
+from egohieraloc.video.canvas import Size, canvas_for
+from options import frame_size
 
 SAMPLES_PER_MINUTE = 300
 DECODED = 250  # samples of a question, with their neighbours
@@ -163,13 +166,14 @@ def megabytes(network: nn.Module) -> float:
 class Ours:
     """Our network, as `Predictor` runs it and alone."""
 
-    def __init__(self, model: str, clock: Clock, engine: str | None = None) -> None:
+    def __init__(self, model: str, clock: Clock, frames: Size, engine: str | None = None) -> None:
         self.clock, self.model = clock, model
         weights = load_weights(find_weights(model))
         self.predictor = Predictor(weights, device=str(clock.device), engine=engine)
         self.query = Query.from_image(demo.QUERY, box=demo.load_truth().query_box)
         self.batch = BATCHES[clock.device.type]
-        self.canvases = np.random.default_rng(0).integers(0, 256, (self.batch, PIXELS, PIXELS, 3), np.uint8)
+        (width, height), _ = canvas_for(*frames, PIXELS)
+        self.canvases = np.random.default_rng(0).integers(0, 256, (self.batch, height, width, 3), np.uint8)
         self.prepared = self.predictor.prepare(self.query)
         plain = Predictor(weights, device="cpu", engine="torch")
         query = plain.prepare(self.query)
@@ -354,6 +358,7 @@ def main() -> None:
     )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--model", default="mini")
+    parser.add_argument("--frames", type=frame_size, default=(PIXELS, PIXELS), help="of ours, as 1280x720")
     parser.add_argument("--compile", action="store_true", help="torch.compile ours and a peer, too")
     parser.add_argument("--seconds", type=float, default=5.0, help="each measurement takes at least so long")
     parser.add_argument("--json", type=Path)
@@ -369,9 +374,9 @@ def main() -> None:
     on_cuda = clock.device.type == "cuda"
     name = torch.cuda.get_device_name() if on_cuda else f"{os.cpu_count()} cores"
     print(f"{name}, bfloat16; template matching always on the processor\n", flush=True)
-    systems = [Ours(options.model, clock)]
+    systems = [Ours(options.model, clock, options.frames)]
     if on_cuda and options.compile:
-        systems.append(Ours(options.model, clock, "compiled"))
+        systems.append(Ours(options.model, clock, options.frames, "compiled"))
     costs = [*(ours.alone() for ours in systems if on_cuda), systems[0].predicted()]
     networks = vqloc(clock, compiled=options.compile)
     costs += [*networks, relocate(clock), *filter(None, [sam2(clock)]), template_matching(clock)]
