@@ -17,9 +17,9 @@ SAME_SHOT = 0.75  # cosine of two samples' mean descriptors
 
 def mean_descriptors(match: NDArray[np.int8]) -> NDArray[np.float32]:
     """Unit vectors (N, D) from packed descriptors (N, D, h, w)."""
-    cells = match.astype(np.float32)
-    cells /= np.linalg.norm(cells, axis=1, keepdims=True).clip(1e-6)
-    mean = cells.mean((2, 3))
+    cells = match.reshape(*match.shape[:2], -1).astype(np.float32)
+    lengths = np.sqrt(np.einsum("ndc,ndc->nc", cells, cells)).clip(1e-6)
+    mean = (cells @ (1 / lengths)[..., None])[..., 0]
     return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True).clip(1e-6), np.float32)
 
 

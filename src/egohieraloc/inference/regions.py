@@ -30,7 +30,7 @@ FORMAT = 1
 CODEWORDS = 256  # of a chunk
 PROTOTYPES = 16  # of a query ...
 COUNTED = 4  # ... of which so many, the most similar ones, say how similar a chunk is
-BLOCK = 64  # chunks compared at a time
+BLOCK = 128  # chunks compared at a time
 HEADER = re.compile(rb"egohieraloc-memory (\d+) (\d+) (\d{1,9})")
 LINE = re.compile(rb"(\d{1,18}) ([0-9a-f]{8})")
 Vectors = NDArray[np.float32]
@@ -76,9 +76,16 @@ def similarity(books: Codes, prototypes: Vectors) -> Vectors:
     """How similar chunks with codewords (N, CODEWORDS, D) are to a query (N,): the mean of what the COUNTED
     prototypes find that find the most."""
     columns = np.ascontiguousarray(prototypes.T / 127, np.float32)
+    found = np.empty((*books.shape[:2], len(prototypes)), np.float32)
+    precise = np.empty(books.shape[1:], np.float32)
     # A product for each chunk stays in the cache and in this thread: a tenth of the time of one for all.
-    found = np.stack([(words.astype(np.float32) @ columns).max(0) for words in books])
-    best: Vectors = np.sort(found, axis=1)[:, -COUNTED:].mean(1)
+    for words, products in zip(books, found, strict=True):
+        np.copyto(precise, words)
+        np.matmul(precise, columns, out=products)
+    while found.shape[1] > 1:  # a maximum over halves takes a third of the time of `max`
+        half = -(-found.shape[1] // 2)
+        found = np.maximum(found[:, :half], found[:, -half:])
+    best: Vectors = np.sort(found[:, 0], axis=1)[:, -COUNTED:].mean(1)
     return best
 
 
@@ -95,6 +102,7 @@ class RegionMemory:
         self._manifest, self._codewords = folder / "manifest.txt", folder / "codewords.int8"
         self._read_at: tuple[int, int] | None = None  # inode and size of the manifest when it was read
         self._checks: dict[int, int] = {}  # by chunk number
+        self._sound: dict[int, int] = {}  # the same, of codewords that were found to match theirs
         self._width = 0  # D
 
     @classmethod
@@ -149,9 +157,18 @@ class RegionMemory:
         size = CODEWORDS * self._width
         data = os.pread(file, len(numbers) * size, numbers[0] // PHASES * size)
         words = np.frombuffer(data.ljust(len(numbers) * size, b"\0"), np.int8).reshape(len(numbers), size)
-        sound = [zlib.crc32(row.data) == self._checks.get(n) for n, row in zip(numbers, words, strict=True)]
+        sound = [self._is_sound(number, row) for number, row in zip(numbers, words, strict=True)]
         found = similarity(words.reshape(len(numbers), CODEWORDS, self._width), prototypes)
         return np.where(sound, found, np.float32(np.nan))
+
+    def _is_sound(self, number: int, words: Codes) -> bool:
+        """Whether a chunk's codewords are those that were written; they are looked through once."""
+        check = self._checks.get(number)
+        if check is None:
+            return False
+        if self._sound.get(number) != check and zlib.crc32(words.data) == check:
+            self._sound[number] = check
+        return self._sound.get(number) == check
 
     def _begin(self, width: int) -> None:
         """A new manifest, for descriptors of that width."""

@@ -71,10 +71,13 @@ def score_curve(scores: Mapping[int, float], count: int, stride: int) -> Floats:
 
 def median_filtered(scores: Floats, window: int) -> Floats:
     """Running median. The curve is mirrored at its ends: two high samples at the end stay, one does not."""
-    if scores.size == 0:
-        return scores
-    padded = np.pad(scores, window // 2, mode="reflect")
-    return np.median(np.lib.stride_tricks.sliding_window_view(padded, window), axis=-1)
+    smooth, half = np.zeros(scores.shape), window // 2
+    # Most samples of a long video were not decoded: among zeros alone there is nothing to sort.
+    near = np.unique(np.flatnonzero(scores)[:, None] + np.arange(-half, half + 1))
+    near = near[(near >= 0) & (near < len(scores))]
+    padded = np.pad(scores, half, mode="reflect") if len(scores) else scores
+    smooth[near] = np.median(padded[near[:, None] + np.arange(window)], axis=-1)
+    return smooth
 
 
 def _intervals(above: NDArray[np.bool_], bridge: int, cuts: Iterable[int]) -> list[Interval]:
