@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from stored import Counts, Draws, decoded, sampled, search_over
@@ -21,6 +20,7 @@ from egohieraloc.types import NotFound, ResponseTrack
 from egohieraloc.video.letterbox import Letterbox
 
 CONFIG = TemporalConfig()
+LETTERBOX = Letterbox(64, 48, 32)
 
 
 class Words(tuple[str, ...]):
@@ -36,8 +36,8 @@ QUERY = Words(("query",))
 class Video(EncodedVideo):
     """Samples are their own features."""
 
-    def __init__(self, count: int) -> None:
-        super().__init__(sampled(count), Letterbox(64, 48, 32), FeatureStore(Path("unused")))
+    def __init__(self, count: int, letterbox: Letterbox = LETTERBOX) -> None:
+        super().__init__(sampled(count), letterbox, FeatureStore(Path("unused")))
 
     def pick(self, samples: Sequence[int]) -> list[int]:  # type: ignore[override]
         return list(samples)
@@ -45,8 +45,6 @@ class Video(EncodedVideo):
 
 class Seer(Draws):
     """Knows how well each sample matches the best one; the state counts samples."""
-
-    config = SimpleNamespace(input_size=32)
 
     def __init__(
         self,
@@ -200,13 +198,17 @@ def test_without_a_decoded_sample_there_is_nothing_to_start_from() -> None:
 
 
 def ask(
-    config: TemporalConfig, *, threshold: float = 0.5, lefts: Sequence[int] = range(1000)
+    config: TemporalConfig,
+    *,
+    threshold: float = 0.5,
+    lefts: Sequence[int] = range(1000),
+    letterbox: Letterbox = LETTERBOX,
 ) -> tuple[Seer, Answer, Answer]:
     """The query finds samples 8 and 9, and doubtfully 3 and 13; the object is there from 7 to 13."""
     scores = [0.0] * 7 + [0.9] * 7 + [0.0] * 6
     known = {3: decoded(0.4), 8: decoded(0.9), 9: decoded(0.9), 13: decoded(0.4)}
     seer = Seer(scores, Calibration(threshold=threshold), lefts)
-    search = search_over(Video(len(scores)), seer, query=QUERY, temporal=config)
+    search = search_over(Video(len(scores), letterbox), seer, query=QUERY, temporal=config)
     found = answer(search, known)
     return seer, found, completed(search, found)
 
@@ -235,6 +237,14 @@ def test_a_box_that_leaps_across_the_image_is_on_another_object() -> None:
     for far, start in ((16, 7), (17, 8)):
         _, _, whole = ask(TemporalConfig(median=1), lefts=[far] * 8 + [0] * 12)
         assert samples(whole.track) == list(range(start, 14))
+
+
+def test_a_wide_image_is_leapt_across_by_half_its_own_width() -> None:
+    wide = Letterbox(1920, 1080, 448)
+    assert wide.content_size == (512, 288)
+    for far, end in ((250, 13), (260, 11)):
+        _, _, whole = ask(TemporalConfig(median=1), lefts=[0] * 12 + [far] * 8, letterbox=wide)
+        assert samples(whole.track) == list(range(7, end + 1))
 
 
 @pytest.mark.parametrize(

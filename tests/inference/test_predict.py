@@ -13,7 +13,7 @@ from torch import Tensor
 
 from egohieraloc.config import preset
 from egohieraloc.errors import ConfigError
-from egohieraloc.inference.packing import PackedFeatures
+from egohieraloc.inference.packing import PackedFeatures, unpack_match
 from egohieraloc.inference.predict import Decoded, Predictor, choose_device
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.network import EgoHieraLocNet
@@ -268,6 +268,18 @@ def test_faint_pixels_of_a_sample_are_no_foreground_of_its_template(
     assert torch.equal(faint.foreground, sharp.foreground)
     assert torch.equal(faint.background, sharp.background)
     assert 0 < sharp.foreground[0, :64].sum() < 25
+
+
+@pytest.mark.parametrize("left", [1, 9])
+def test_a_template_is_cut_out_where_the_box_is_on_a_wide_canvas(predictor: Predictor, left: int) -> None:
+    """Its foreground is on average what the box's own cells show, wherever on 8 by 16 cells they are."""
+    packed = predictor.encode([GENERATOR.integers(0, 255, (128, 256, 3), np.uint8)])
+    box, mask = Box(16 * left, 32, 16 * (left + 6), 96), np.full((32, 64), 255, np.uint8)
+    shown = replace(decoded(predictor, packed), box=box, mask=mask)
+    template = predictor.template_from_sample(packed, shown).template
+    cells = unpack_match(packed.match, packed.match_scale, torch.device("cpu"))[0, :, 2:6]
+    token = template.tokens[0, template.foreground[0] > 0].mean(0)
+    assert torch.cosine_similarity(token, cells[..., left : left + 6].mean((1, 2)), dim=0) > 0.95
 
 
 def test_what_comes_out_is_numpy(packed: PackedFeatures) -> None:

@@ -16,11 +16,12 @@ import torch
 from egohieraloc import Localizer, Query, Video, demo
 from egohieraloc.config import preset
 from egohieraloc.errors import ConfigError, WeightsError
+from egohieraloc.images import write_image
 from egohieraloc.inference.packing import unpack
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.models import compiled, graphs
 from egohieraloc.models.compiled import SUFFIX, CompiledDpm, read_parts
-from egohieraloc.models.graphs import FrameGraph
+from egohieraloc.models.graphs import MOST_SHAPES, FrameGraph
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.weights import Weights, find_weights, load_weights, save_weights
 from egohieraloc.training.quantize import quantize
@@ -80,9 +81,9 @@ def test_the_encoder_is_compiled_for_the_first_frame(tiny: Weights, compilations
 def test_a_question_compiles_nothing(tiny: Weights, compilations: list[bool]) -> None:
     """However many samples it decodes at a time; a query of three views has more tokens and does."""
     predictor = Predictor(tiny, device="cpu")
-    size = tiny.network.config.input_size
-    packed = predictor.encode(images(3, size))
-    predictor.prepare_for(Letterbox(size, size, size))
+    letterbox = Letterbox(160, 90, tiny.network.config.input_size)
+    packed = predictor.encode([letterbox.apply(image[:90, :160]) for image in images(3, 160)])
+    predictor.prepare_for(letterbox)
     one = Query(images(1, 96)[0], Box(20, 20, 70, 70))
     before = len(compilations)
     for query, more in ((one, 0), (replace(one, others=(one,)), 0), (replace(one, others=(one, one)), 1)):
@@ -90,6 +91,29 @@ def test_a_question_compiles_nothing(tiny: Weights, compilations: list[bool]) ->
         for count in (1, 3, 2):
             predictor.decode(prepared, packed[:count], predictor.start(prepared))
             assert len(compilations) == before + more
+
+
+def test_reading_gets_ready_for_the_first_question(
+    tiny: Weights, compilations: list[bool], tmp_path: Path
+) -> None:
+    """Of a file and of a camera, whatever the shape of its frames."""
+    frames = [image[:90, :160] for image in images(5, 160)]
+    for number, frame in enumerate(frames):
+        write_image(tmp_path / f"{number}.png", frame)
+    query, localizer = (
+        Query(frames[0], Box(20, 20, 70, 70)),
+        Localizer(tiny, device="cpu", cache=tmp_path / "c"),
+    )
+    encoded = localizer.encode(Video.open(tmp_path))
+    before = len(compilations)
+    localizer.ask(query, encoded)
+    assert len(compilations) == before
+    with Localizer(tiny, device="cpu", cache=tmp_path / "c").live() as live:
+        for number, frame in enumerate(frames):
+            live.add(frame, number / 5)
+        before = len(compilations)
+        live.ask(query)
+        assert len(compilations) == before
 
 
 @pytest.mark.parametrize("without", [False, True])
@@ -130,13 +154,15 @@ def test_few_shapes_are_kept_ready(compilations: list[bool]) -> None:
     def run(width: int) -> None:
         torch.testing.assert_close(graph([torch.ones(2, width)])[0], -torch.ones(2, width))
 
-    for width in (1, 2, 3, 1, 4, 5, 6, 1, 7):
+    for width in range(1, MOST_SHAPES + 1):
         run(width)
-    assert len(compilations) == 7
     run(1)
-    assert len(compilations) == 7
+    run(MOST_SHAPES + 1)
+    assert len(compilations) == MOST_SHAPES + 1
+    run(1)
+    assert len(compilations) == MOST_SHAPES + 1
     run(2)
-    assert len(compilations) == 8
+    assert len(compilations) == MOST_SHAPES + 2
 
 
 def test_both_parts_are_in_8_bits(tiny: Weights) -> None:

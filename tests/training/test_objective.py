@@ -11,7 +11,7 @@ import torch
 from clips import clip_batch
 from egohieraloc.config import preset
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.training.objective import _frame_terms, _with_negatives, clip_terms
+from egohieraloc.training.objective import _frame_terms, _mask_terms, _with_negatives, clip_terms
 
 SIMILARITY = torch.tensor(
     [[0.9, 0.2, 0.5, 0.4], [0.3, 0.9, 0.1, 0.2], [0.6, 0.1, 0.9, 0.7], [0.1, 0.8, 0.2, 0.9]]
@@ -129,3 +129,20 @@ def test_the_right_answer_costs_nothing_on_frames_of_any_shape(canvas: tuple[int
     swapped = torch.where(cells.flip(0) >= 0.5, 20.0, -20.0)
     ram.cell_logits = swapped
     assert float(_frame_terms(network, seen, batch, matched)[0]["cells"]) > 3 * float(terms["cells"])
+
+
+@pytest.mark.parametrize("canvas", [(224, 224), (256, 160), (160, 256)])
+def test_a_mask_that_fills_its_box_costs_nothing_on_frames_of_any_shape(canvas: tuple[int, int]) -> None:
+    width, height = canvas
+    batch = clip_batch(preset("tiny"), clips=3, times=2, canvas=canvas)
+    corners = (batch.boxes / 4).flatten(0, 1).round().int().tolist()
+    masks = torch.zeros(6, height // 4, width // 4)
+    for mask, (x1, y1, x2, y2) in zip(masks, corners, strict=True):
+        mask[y1:y2, x1:x2] = 1
+    boxes = 4.0 * torch.tensor(corners).view(3, 2, 4)
+    batch = dataclasses.replace(batch, boxes=boxes, masks=masks.view(3, 2, height // 4, width // 4))
+    matched = _with_negatives(torch.zeros(3, 3), times=2, count=0)
+    terms, figures = _mask_terms(40 * masks - 20, batch, matched)
+    for name in ("mask_in_box", "mask", "dice"):
+        assert float(terms[name]) == pytest.approx(0, abs=1e-3), name
+    assert float(figures["mask_iou"]) == pytest.approx(1)

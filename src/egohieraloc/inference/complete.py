@@ -33,13 +33,13 @@ def completed(search: QuerySearch, found: Answer) -> Answer:
     if isinstance(found.track, NotFound) or config.rule == "paper" or config.complete > 1:
         return found
     (first, last), joined = complete(search, found.decoded, (found.track.start, found.track.end))
-    canvas = search.predictor.config.input_size
+    longer = max(search.video.letterbox.content_size)
     corrected = steady(joined, (first, last))
     steadied = {**joined, **corrected}
     if first < found.track.start:
-        first = _before_a_leap(steadied, range(found.track.start, first - 1, -1), canvas)
+        first = _before_a_leap(steadied, range(found.track.start, first - 1, -1), longer)
     if found.track.end < last:
-        last = _before_a_leap(steadied, range(found.track.end, last + 1), canvas)
+        last = _before_a_leap(steadied, range(found.track.end, last + 1), longer)
     track = replace(found.track, predictions=predictions_of(search, steadied, (first, last)))
     others = tuple(t for t in found.alternatives if t.end < first or last < t.start)
     if corrected:  # the other object that looks like it
@@ -49,12 +49,13 @@ def completed(search: QuerySearch, found: Answer) -> Answer:
     return replace(found, track=track, alternatives=others, decoded=steadied)
 
 
-def _before_a_leap(decoded: Mapping[int, Decoded], walk: Sequence[int], canvas: int) -> int:
-    """The last sample of a walk that can still show the object: half the image away it is another one."""
+def _before_a_leap(decoded: Mapping[int, Decoded], walk: Sequence[int], longer: int) -> int:
+    """The last sample of a walk that can still show the object: half the image's longer side away it is
+    another one."""
     known = [sample for sample in walk if sample in decoded]
     for here, there in pairwise(known):
         way = np.subtract(decoded[there].box.center, decoded[here].box.center)
-        if np.hypot(*way) > canvas / 2:
+        if np.hypot(*way) > longer / 2:
             return here
     return walk[-1]
 

@@ -102,7 +102,6 @@ class RegionMemory:
         self._manifest, self._codewords = folder / "manifest.txt", folder / "codewords.int8"
         self._read_at: tuple[int, int] | None = None  # inode and size of the manifest when it was read
         self._checks: dict[int, int] = {}  # by chunk number
-        self._sound: dict[int, int] = {}  # the same, of codewords that were found to match theirs
         self._width = 0  # D
 
     @classmethod
@@ -157,18 +156,9 @@ class RegionMemory:
         size = CODEWORDS * self._width
         data = os.pread(file, len(numbers) * size, numbers[0] // PHASES * size)
         words = np.frombuffer(data.ljust(len(numbers) * size, b"\0"), np.int8).reshape(len(numbers), size)
-        sound = [self._is_sound(number, row) for number, row in zip(numbers, words, strict=True)]
+        sound = [zlib.crc32(row.data) == self._checks.get(n) for n, row in zip(numbers, words, strict=True)]
         found = similarity(words.reshape(len(numbers), CODEWORDS, self._width), prototypes)
         return np.where(sound, found, np.float32(np.nan))
-
-    def _is_sound(self, number: int, words: Codes) -> bool:
-        """Whether a chunk's codewords are those that were written; they are looked through once."""
-        check = self._checks.get(number)
-        if check is None:
-            return False
-        if self._sound.get(number) != check and zlib.crc32(words.data) == check:
-            self._sound[number] = check
-        return self._sound.get(number) == check
 
     def _begin(self, width: int) -> None:
         """A new manifest, for descriptors of that width."""

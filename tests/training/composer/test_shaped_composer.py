@@ -89,6 +89,14 @@ def test_a_canvas_has_black_borders_only_for_the_rounding() -> None:
         assert int(lit.any(1).int().argmax()) == (height - content[1]) // 2
 
 
+def test_rectangles_are_bent_as_often_as_with_borders() -> None:
+    config = small_config(borders=False, fisheye_share=0.4, circle_share=0.2)
+    shares = [
+        (s.fisheye_share, s.circle_share) for s, _ in (shaped(config, aspect) for aspect in (16 / 9, 1.0))
+    ]
+    assert shares == [(pytest.approx(0.2), 0.0), (0.4, 0.2)]
+
+
 def test_the_shape_of_a_step_depends_on_seed_and_step_alone() -> None:
     composer = composer_of()
     numbers = [composer.number(step) for step in range(2000)]

@@ -57,4 +57,5 @@ def shaped(config: ComposerConfig, aspect: float) -> tuple[ComposerConfig, Size]
     canvas, _ = canvas_for(fraction.numerator, fraction.denominator, config.frame_px)
     if canvas[0] == canvas[1]:
         return config, canvas
-    return update(config, {"frame_px": max(canvas), "aspects": ((aspect, 1.0),), "circle_share": 0.0}), canvas
+    rectangles = {"fisheye_share": config.fisheye_share - config.circle_share, "circle_share": 0.0}
+    return update(config, {"frame_px": max(canvas), "aspects": ((aspect, 1.0),)} | rectangles), canvas
