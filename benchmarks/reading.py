@@ -69,14 +69,13 @@ def main() -> None:
     options = parser.parse_args()
     settle()
     localizer = Localizer.from_pretrained(options.model, device="cpu")
-    encode_ms = encoding_ms(localizer)
     print("| codec | height | decode, ms | scale, ms | encode, ms | sum of the first | samples/s |")
     print("|---|---|---|---|---|---|---|")
     costs: list[Cost] = []
     for codec in options.codecs:
         for height in options.heights:
             path = clip(options.clips, codec, height, options.seconds)
-            costs.append(cost(path, codec, height, encode_ms, localizer))
+            costs.append(cost(path, codec, height, localizer))
             row, first = costs[-1], next(c for c in costs if c.codec == codec)
             cells = (row.decode_ms, row.scale_ms, row.encode_ms)
             parts = " | ".join(f"{ms:.1f} ({ms / row.sum_ms:.0%})" for ms in cells)
@@ -86,18 +85,19 @@ def main() -> None:
         options.json.write_text(json.dumps([asdict(row) for row in costs], indent=1))
 
 
-def cost(path: Path, codec: str, height: int, encode_ms: float, localizer: Localizer) -> Cost:
+def cost(path: Path, codec: str, height: int, localizer: Localizer) -> Cost:
     video = Video.open(path)
     indices = video.sample_indices(SAMPLES_PER_S)
     letterbox = Letterbox(video.info.width, video.info.height, localizer.predictor.config.input_size)
     decode = processor_ms(lambda: decoded(video, indices)) / len(indices)
     both = processor_ms(lambda: list(video.canvases(indices, letterbox))) / len(indices)
+    encode = encoding_ms(localizer, letterbox)
     with tempfile.TemporaryDirectory() as folder:
         fresh = Localizer(localizer.weights, device="cpu", cache=Path(folder))
         started = time.perf_counter()
         fresh.encode(video, dense=True)
         rate = len(indices) / (time.perf_counter() - started)
-    return Cost(codec, height, decode, max(both - decode, 0.0), encode_ms, rate)
+    return Cost(codec, height, decode, max(both - decode, 0.0), encode, rate)
 
 
 def decoded(video: Video, indices: Any) -> None:
@@ -107,10 +107,10 @@ def decoded(video: Video, indices: Any) -> None:
             pass
 
 
-def encoding_ms(localizer: Localizer) -> float:
+def encoding_ms(localizer: Localizer, letterbox: Letterbox) -> float:
     """A sample, in batches as reading makes them."""
-    size, batch = localizer.predictor.config.input_size, localizer.predictor.encode_batch
-    canvases = list(np.random.default_rng(0).integers(0, 256, (batch, size, size, 3), np.uint8))
+    (width, height), batch = letterbox.canvas_size, localizer.predictor.encode_batch
+    canvases = list(np.random.default_rng(0).integers(0, 256, (batch, height, width, 3), np.uint8))
     localizer.predictor.encode(canvases)
     return processor_ms(lambda: [localizer.predictor.encode(canvases) for _ in range(3)]) / (3 * batch)
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ego_dev import open_videos, read_queries
 from egohieraloc import Localizer, Query, Video, demo
@@ -29,14 +30,12 @@ from egohieraloc.evaluation.vq2d import overlap
 from egohieraloc.inference.chunks import samples_of
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.packing import pack
-from egohieraloc.inference.predict import Predictor, PreparedQuery
+from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.neck import FrameFeatures
-from egohieraloc.models.network import MatchOutput
-from egohieraloc.models.qam import QamState
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.result import Result
-from egohieraloc.types import SampledVideo
+from egohieraloc.types import Ints, SampledVideo
 from egohieraloc.video.letterbox import Letterbox
 from figures import outcome
 
@@ -50,55 +49,53 @@ class Exact:
     def __len__(self) -> int:
         return len(self.features)
 
-    def __getitem__(self, index: slice | NDArray) -> Exact:
+    def __getitem__(self, index: slice | Ints) -> Exact:
         return Exact(self.features[index if isinstance(index, slice) else torch.from_numpy(index)])
 
+    @property
+    def match(self) -> NDArray[np.float32]:
+        return self.features.match.float().cpu().numpy()
 
-class ExactPredictor(Predictor):
-    """Keeps features as the network makes them."""
 
-    def encode(self, canvases):  # type: ignore[no-untyped-def, override]
-        pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float() / 255
-        with self._running():
-            features = self.network.encode_frames(pixels.contiguous(memory_format=torch.channels_last))
-        return Exact(features.to(self.device, torch.float32))
-
-    def coarse(self, query: PreparedQuery, match: Tensor, scale: None):  # type: ignore[no-untyped-def, override]
-        with self._running():
-            return self.network.coarse_logits(match, query.template).float().cpu().numpy()
-
-    def match(  # type: ignore[override]
-        self, query: PreparedQuery, packed: Exact, state: QamState
-    ) -> tuple[MatchOutput, QamState]:
-        with self._running():
-            return self.network.match(query.template, packed.features, state)
+def nothing_is_rounded() -> Any:
+    """While it lasts, a predictor makes and takes exact features."""
+    return patch.multiple(
+        "egohieraloc.inference.predict",
+        pack=lambda features: Exact(
+            FrameFeatures(*(getattr(features, f.name).float() for f in fields(features)))
+        ),
+        unpack=lambda packed, device, outlines=True: packed.features,
+        unpack_match=lambda match, scale, device: torch.from_numpy(match).to(device),
+    )
 
 
 class ExactVideo(EncodedVideo):
     """Samples that are kept at hand, unrounded."""
 
-    def __init__(self, video: SampledVideo, letterbox: Letterbox, whole: Exact) -> None:
-        super().__init__(video, letterbox, FeatureStore(Path("in memory")))
+    def __init__(self, video: Video, sampled: SampledVideo, letterbox: Letterbox, whole: Exact) -> None:
+        super().__init__(sampled, letterbox, FeatureStore(Path("in memory")), pixels=video.frames)
         self.__dict__["whole"] = whole
 
     def fill(self, numbers: Iterable[int], *, progress: Progress = no_progress) -> None:
         """Everything is there."""
 
     def descriptors(self, numbers: Iterable[int]):  # type: ignore[no-untyped-def]
-        samples = [sample for number in numbers for sample in samples_of(number, len(self))]
-        return self.pick(samples).features.match, None
+        return self.pick_descriptors([s for number in numbers for s in samples_of(number, len(self))])
+
+    def pick_descriptors(self, samples: Sequence[int]):  # type: ignore[no-untyped-def]
+        return self.pick(samples).match, None
 
     def pick(self, samples: Sequence[int]) -> Exact:  # type: ignore[override]
         return self.whole[np.array(samples)]
 
 
-def encode_exactly(predictor: ExactPredictor, video: Video, fps: float | None) -> EncodedVideo:
+def encode_exactly(predictor: Predictor, video: Video, fps: float | None) -> EncodedVideo:
     sampled = video.sampled(fps)
     letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
     canvases = [letterbox.apply(frame.rgb) for frame in video.frames(sampled.frame_index)]
     parts = [predictor.encode(canvases[i : i + 8]) for i in range(0, len(canvases), 8)]
     whole = Exact(FrameFeatures.cat([part.features for part in parts]))
-    return ExactVideo(sampled, letterbox, whole)
+    return ExactVideo(video, sampled, letterbox, whole)
 
 
 def questions(data: Path | None) -> Iterator[tuple[str, Video, Query, Track]]:
@@ -160,15 +157,16 @@ def main() -> None:
     rows: list[tuple[float, ...]] = []
     with tempfile.TemporaryDirectory() as cache:
         stored = Localizer.from_pretrained(options.model, device=options.device, cache=Path(cache))
-        exact = Localizer(stored.weights, device=options.device, cache=Path(cache))
-        predictor = ExactPredictor(stored.weights, device=options.device)
-        exact.predictor = predictor
+        exact = Localizer(
+            stored.weights, device=options.device, engine=stored.predictor.engine, cache=Path(cache)
+        )
         encoded: tuple[Video, EncodedVideo] | None = None
         for name, video, query, truth in questions(options.data):
-            if encoded is None or encoded[0] is not video:
-                encoded = video, encode_exactly(predictor, video, stored.config.search.fps)
-            answers = stored.ask(query, stored.encode(video)), exact.ask(query, encoded[1])
-            rows.append(compare(name, truth, *answers))
+            with nothing_is_rounded():
+                if encoded is None or encoded[0] is not video:
+                    encoded = video, encode_exactly(exact.predictor, video, stored.config.search.fps)
+                plain = exact.ask(query, encoded[1])
+            rows.append(compare(name, truth, stored.ask(query, stored.encode(video)), plain))
     columns = np.array(rows).T
     print(f"| all | {columns[0].max():.3f} | {' | '.join(f'{c.mean():.3f}' for c in columns[1:])} |")
 

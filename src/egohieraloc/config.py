@@ -127,7 +127,7 @@ class QueryMaskConfig:
 class NetworkConfig:
     """Everything that shapes the network."""
 
-    input_size: int = 448  # side of the letterboxed frame
+    input_size: int = 448  # side of a square frame's canvas; of others see video/canvas.py
     query_sizes: tuple[int, ...] = (224, 96)  # the query window is seen at these sides, largest first
     query_window: float = 1.6  # side of the query window, in longer sides of the query's box
     backbone: BackboneConfig = field(default_factory=BackboneConfig)

@@ -155,7 +155,7 @@ def _decoder_graph(network: EgoHieraLocNet) -> Any:
         torch.rand(1, QUERY_TOKENS, 2),
     )
     graph = openvino.convert_model(_Decoder(network).eval(), example_input=example)
-    # Sides are known: only the number of frames and of tokens is open.
+    # Traced for square frames; `FrameGraph` gives it the sides of those that come.
     graph.reshape(
         {place: [-1, *value.shape[1:]] for place, value in enumerate(example[:5])}
         | {5: [1, -1, neck.match], 6: [1, -1, 2]}

@@ -1,6 +1,7 @@
 """Settings of the composer: shares are probabilities, pairs are ranges, px are for a 448 x 448 canvas.
 
-On a canvas of another shape they are for a longer side of 448.
+On a canvas of another shape they are for a longer side of 448, but for `low_resolution_px` and
+`min_visible_px`, which are pixels of any canvas.
 """
 
 from __future__ import annotations
