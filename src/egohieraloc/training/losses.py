@@ -73,7 +73,8 @@ def presence_loss(logits: Tensor, presence: Tensor) -> Tensor:
 def box_loss(boxes: Tensor, wanted: Tensor, weight: Tensor, *, beta: float = 1 / 28) -> Tensor:
     """L_smooth of cell-wise boxes (B, 4, H, W) to (B, 4), weighted by (B, H, W).
 
-    The quadratic part ends at one cell of a frame of 448 x 448; with the paper's beta of 1 it would end at the whole image.
+    The quadratic part ends at one cell of a frame of 448 x 448; with the paper's beta of 1 it would end at
+    the whole image.
     """
     distance = F.smooth_l1_loss(
         boxes, wanted[:, :, None, None].expand_as(boxes), beta=beta, reduction="none"
