@@ -1,7 +1,8 @@
-"""How many cores this process may use, and how its threads wait, settled before torch is imported.
+"""How many cores this process may use, and how its threads wait, settled before NumPy and torch are imported.
 
 Threads of OpenMP spin while they wait for each other. On cores that other work shares, a spinning thread
 takes the time of the one it waits for: an answer then takes several times as long as with threads that sleep.
+Those of OpenBLAS, below NumPy, spin long after each product, and ours are too small to gain by them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ import os
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
-PATIENT = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+PATIENT = {
+    "OMP_WAIT_POLICY": "passive",
+    "GOMP_SPINCOUNT": "0",
+    "KMP_BLOCKTIME": "0",
+    "OPENBLAS_NUM_THREADS": "1",
+}
 
 
 def usable_cores() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -144,11 +145,19 @@ class EncodedVideo:
             return
         if self.reading is None:
             raise VideoError(f"Features in {self.store.folder} are damaged or gone. Read the video again.")
-        for number, packed in self.reading.chunks(numbers):
-            self.store.write(number, packed)
-            if self.memory is not None and number % PHASES == 0 and not self.memory.has(number):
-                self.memory.add(number, codebook(packed.match))
-            yield number, packed
+        # Kept while the next one is encoded; an interruption waits for it.
+        with ThreadPoolExecutor(1) as keeper:
+            keeping = keeper.submit(lambda: None)
+            for number, packed in self.reading.chunks(numbers):
+                keeping.result()
+                keeping = keeper.submit(self._keep, number, packed)
+                yield number, packed
+            keeping.result()
+
+    def _keep(self, number: int, packed: PackedFeatures) -> None:
+        self.store.write(number, packed)
+        if self.memory is not None and number % PHASES == 0 and not self.memory.has(number):
+            self.memory.add(number, codebook(packed.match))
 
     def _size(self, number: int) -> int:
         """Samples in a chunk. A chunk is whole, also where the query time lies within it."""
