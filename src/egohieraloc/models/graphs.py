@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -45,12 +46,13 @@ class FrameGraph:
         """`exact`: in full precision also where the processor is faster in less; `together`: so many frames
         on one core, for a graph of many small layers."""
         self._model, self._exact, self._together = model, exact, together
-        self._ready: dict[tuple[Shape, ...], Any] = {}
+        self._ready: dict[tuple[Shape, ...], Future[Any]] = {}
 
-    def prepare(self, frames: Sequence[Shape], query: Sequence[Shape] = ()) -> Any:
-        """Compile it, once, for values of a frame and of a query of these shapes without their first side."""
+    def prepare(self, frames: Sequence[Shape], query: Sequence[Shape] = ()) -> Future[Any]:
+        """Compile it, once, beside whatever else is done, for values of a frame and of a query of these
+        shapes without their first side."""
         shapes = (*((self._together, *shape) for shape in frames), *((1, *shape) for shape in query))
-        queue = self._ready.pop(shapes, None) or self._compiled(shapes)
+        queue = self._ready.pop(shapes, None) or compiler().submit(self._compiled, shapes)
         self._ready[shapes] = queue  # the one used last comes last
         if len(self._ready) > MOST_SHAPES:
             del self._ready[next(iter(self._ready))]
@@ -75,7 +77,7 @@ class FrameGraph:
         def keep(request: Any, start: int) -> None:
             made[start] = [tensor.data[: count - start].copy() for tensor in request.output_tensors]
 
-        queue = self.prepare([row.shape[1:] for row in rows], [value.shape[1:] for value in shared])
+        queue = self.prepare([row.shape[1:] for row in rows], [value.shape[1:] for value in shared]).result()
         queue.wait_all()  # an interrupted call may have left frames under way, which are none of this one's
         queue.set_callback(keep)
         starts = range(0, count, self._together)
@@ -95,6 +97,12 @@ def compile_model(model: Any, *, exact: bool = False, **options: Any) -> Any:
     if exact:
         options["INFERENCE_PRECISION_HINT"] = "f32"
     return core().compile_model(model, "CPU", options)
+
+
+@cache
+def compiler() -> ThreadPoolExecutor:
+    """What compiles graphs."""
+    return ThreadPoolExecutor(usable_cores())
 
 
 @cache
