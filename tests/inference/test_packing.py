@@ -11,7 +11,8 @@ import torch
 from torch.nn import functional as F
 
 from egohieraloc.config import PRESETS, preset
-from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
+from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match, whole_products
+from egohieraloc.inference.regions import FINEST
 from egohieraloc.models.neck import FrameFeatures
 
 CPU = torch.device("cpu")
@@ -109,3 +110,13 @@ def test_bytes_a_sample(name: str) -> None:
     shapes = ((neck.match, 16), (neck.context, 32), (neck.fine8, 8), (neck.fine4, 4))
     maps = FrameFeatures(*(torch.rand(1, channels, side // s, side // s) for channels, s in shapes))
     assert pack(maps).bytes_per_sample < 150_000
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+def test_whole_products_are_exact(rows: int) -> None:
+    """On every processor, with the largest numbers that are compared too: see regions.py."""
+    random = np.random.default_rng(rows)
+    left = random.integers(-127, 127, (rows, 96), np.int8, endpoint=True)
+    right = random.integers(-FINEST, FINEST, (96, 5), np.int8, endpoint=True)
+    left[0], right[:, 0], right[:, 1] = 127, FINEST, -FINEST
+    np.testing.assert_array_equal(whole_products(left, right), left.astype(np.int32) @ right)

@@ -106,3 +106,9 @@ def _unpack_map(codes: Codes, scale: Scales, levels: int, device: torch.device) 
     if levels == 15:
         values = torch.stack([values & 15, values >> 4], -1).flatten(-2)
     return (values.float() / levels).square() * torch.from_numpy(scale).to(device).float()[..., None, None]
+
+
+def whole_products(rows: NDArray[np.int8], columns: NDArray[np.int8]) -> NDArray[np.int32]:
+    """Matrix product (N, M) of whole numbers (N, D) and (D, M)."""
+    found: NDArray[np.int32] = torch._int_mm(torch.from_numpy(rows), torch.from_numpy(columns)).numpy()
+    return found
