@@ -23,7 +23,14 @@ from egohieraloc.models import compiled, graphs
 from egohieraloc.models.compiled import SUFFIX, CompiledDpm, read_parts
 from egohieraloc.models.graphs import MOST_SHAPES, FrameGraph
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import Weights, find_weights, load_weights, save_weights
+from egohieraloc.models.weights import (
+    BothLooks,
+    Calibration,
+    Weights,
+    find_weights,
+    load_weights,
+    save_weights,
+)
 from egohieraloc.training.quantize import quantize
 from egohieraloc.types import Box, ResponseTrack, Rgb
 from egohieraloc.video.letterbox import Letterbox
@@ -96,24 +103,24 @@ def test_a_question_compiles_nothing(tiny: Weights, compilations: list[bool]) ->
 def test_reading_gets_ready_for_the_first_question(
     tiny: Weights, compilations: list[bool], tmp_path: Path
 ) -> None:
-    """Of a file and of a camera, whatever the shape of its frames."""
+    """Of a file and of a camera, whatever the shape of its frames; for the look back too, where there is one."""
     frames = [image[:90, :160] for image in images(5, 160)]
     for number, frame in enumerate(frames):
         write_image(tmp_path / f"{number}.png", frame)
-    query, localizer = (
-        Query(frames[0], Box(20, 20, 70, 70)),
-        Localizer(tiny, device="cpu", cache=tmp_path / "c"),
-    )
-    encoded = localizer.encode(Video.open(tmp_path))
-    before = len(compilations)
-    localizer.ask(query, encoded)
-    assert len(compilations) == before
-    with Localizer(tiny, device="cpu", cache=tmp_path / "c").live() as live:
-        for number, frame in enumerate(frames):
-            live.add(frame, number / 5)
+    query = Query(frames[0], Box(20, 20, 70, 70))
+    for look, back in (("first", BothLooks()), ("back", BothLooks(second=1.0))):
+        weights = replace(tiny, calibration=Calibration(back=back))
+        localizer = Localizer(weights, device="cpu", cache=tmp_path / "c")
+        encoded = localizer.encode(Video.open(tmp_path))
         before = len(compilations)
-        live.ask(query)
+        assert localizer.ask(query, encoded).versions["look"] == look
         assert len(compilations) == before
+        with Localizer(weights, device="cpu", cache=tmp_path / "c").live() as live:
+            for number, frame in enumerate(frames):
+                live.add(frame, number / 5)
+            before = len(compilations)
+            assert live.ask(query).versions["look"] == look
+            assert len(compilations) == before
 
 
 @pytest.mark.parametrize("without", [False, True])

@@ -103,14 +103,17 @@ class CompiledDecoder(nn.Module):
     def prepare(self, height: int, width: int) -> None:
         """Compile it for frames of that many cells and queries of one view, or of two, which complete an
         appearance; for others when they come."""
-        neck, size = self._neck, (height, width)
-        cells = self.config.width, *size
-        context = neck.context, height // 2, width // 2
-        for tokens in (self._tokens, 2 * self._tokens):
-            query = [(tokens, neck.match), (tokens, 2)]
-            self._look.prepare([(neck.match, *size), context, (Ram.MAPS, *size)], query)
-        fine = [(channels, k * height, k * width) for channels, k in ((neck.fine8, 2), (neck.fine4, 4))]
-        self._outline.prepare([cells, *fine])
+        for views in (1, 2):
+            self.prepare_look(height, width, views)
+        fine = ((self._neck.fine8, 2), (self._neck.fine4, 4))
+        cells = self.config.width, height, width
+        self._outline.prepare([cells, *((channels, k * height, k * width) for channels, k in fine)])
+
+    def prepare_look(self, height: int, width: int, views: int) -> None:
+        """Compile what needs no masks, for frames of that many cells and queries of so many views."""
+        neck, tokens = self._neck, views * self._tokens
+        cells, context = (neck.match, height, width), (neck.context, height // 2, width // 2)
+        self._look.prepare([cells, context, (Ram.MAPS, height, width)], [(tokens, neck.match), (tokens, 2)])
 
     def forward(
         self,
