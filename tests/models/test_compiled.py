@@ -85,6 +85,20 @@ def test_the_encoder_is_compiled_for_the_first_frame(tiny: Weights, compilations
         assert len(compilations) == before + 1
 
 
+def test_frames_as_large_as_the_querys_window_are_frames(tiny: Weights, compilations: list[bool]) -> None:
+    """Stored features are what their key says; the query's are torch's."""
+    size = tiny.network.config.query_sizes[0]
+    small = tiny.with_settings(replace(tiny.network.config, input_size=size))
+    predictors = [Predictor(small, device="cpu", engine=e) for e in ("torch", "openvino")]
+    before = len(compilations)
+    query = Query(images(1, size)[0], Box(10, 10, 50, 50))
+    tokens = [predictor.tokens(predictor.prepare(query)) for predictor in predictors]
+    np.testing.assert_array_equal(*tokens)
+    assert len(compilations) == before
+    predictors[1].encode(images(1, size))
+    assert len(compilations) == before + 1
+
+
 def test_a_question_compiles_nothing(tiny: Weights, compilations: list[bool]) -> None:
     """However many samples it decodes at a time; a query of three views has more tokens and does."""
     predictor = Predictor(tiny, device="cpu")
@@ -103,7 +117,7 @@ def test_a_question_compiles_nothing(tiny: Weights, compilations: list[bool]) ->
 def test_reading_gets_ready_for_the_first_question(
     tiny: Weights, compilations: list[bool], tmp_path: Path
 ) -> None:
-    """Of a file and of a camera, whatever the shape of its frames; for the look back too, where there is one."""
+    """Of a file and of a camera, whatever the shape of its frames; with a look back and without."""
     frames = [image[:90, :160] for image in images(5, 160)]
     for number, frame in enumerate(frames):
         write_image(tmp_path / f"{number}.png", frame)
