@@ -48,7 +48,7 @@ BASELINES: dict[str, Callable[[], Matcher]] = {
 
 def main() -> None:
     parser = answer_options(__doc__)
-    parser.add_argument("--cache", type=Path, help="keep features here; without it every run encodes anew")
+    parser.add_argument("--cache", type=Path, help="keep features here, but for --long")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--baselines", action=argparse.BooleanOptionalAction, default=True)
     options = parser.parse_args()

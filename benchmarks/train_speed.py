@@ -2,7 +2,8 @@
 
     python benchmarks/train_speed.py --data DIR [--preset mini] [--batch 64] [--set optim.compile=true]
 
-Times are medians of three blocks of steps; `--profile` prints the most expensive kernels.
+Times are medians of three blocks of steps, after so many that each shape of batches has its CUDA graph;
+`--profile` prints the most expensive kernels.
 """
 
 from __future__ import annotations
@@ -19,11 +20,21 @@ from egohieraloc.config import preset
 from egohieraloc.settings import override
 from egohieraloc.training.composer.packs import read_packs
 from egohieraloc.training.composer.shaped_composer import ShapedComposer
+from egohieraloc.training.cuda_graph import WARM_UP
 from egohieraloc.training.loop import ClipObjective, join_processes, train_step
 from egohieraloc.training.optim import build_optimizer, freeze_norms, freeze_parameters
 from egohieraloc.training.recipe import Recipe, build_network, clip_source
 
 BLOCKS = 3
+LEAST_WARM_UP = 5
+LOOKED_AT = 1000  # steps: a shape that does not come in them is not waited for
+
+
+def warm_up_steps(composer: ShapedComposer) -> int:
+    """Steps in which every shape of batches comes as often as it is run before its graph is replayed."""
+    numbers = [composer.number(step) for step in range(LOOKED_AT)]
+    comes = ([step for step, other in enumerate(numbers) if other == number] for number in set(numbers))
+    return max(LEAST_WARM_UP, *(steps[: WARM_UP + 1][-1] + 1 for steps in comes))
 
 
 def seconds(run: Callable[[int], object], *, steps: int, warmup: int) -> float:
@@ -83,8 +94,9 @@ def main() -> None:
         "network": lambda step: learn(fixed),
         "both": lambda step: learn(make(step)),
     }
+    warmup = warm_up_steps(composer)
     for name, run in runs.items():
-        cost = seconds(run, steps=arguments.steps, warmup=5)
+        cost = seconds(run, steps=arguments.steps, warmup=warmup)
         print(f"{name:9s} {1000 * cost:8.1f} ms per step  {frames / cost:8.0f} frames/s", flush=True)
     if torch.cuda.is_available():
         print(f"peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")

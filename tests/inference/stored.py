@@ -71,12 +71,15 @@ def encode_all(video: Video, predictor: Any, store: FeatureStore) -> EncodedVide
     return encoded
 
 
-def decoded(score: float, left: float = 0.0, shot: int | None = None, *, outlined: bool = True) -> Decoded:
+def decoded(
+    score: float, left: float = 0.0, shot: int | None = None, *, outlined: bool = True, columns: int = 8
+) -> Decoded:
     """An answer with a box 8 pixels wide and 4 high on the canvas, and a mask with one cell. Samples of one
-    shot show the same scene, those of different ones have nothing in common."""
+    shot show the same scene, those of different ones have nothing in common. columns: cells in each of
+    the mask's eight rows."""
     cells = None if outlined else np.zeros((1, 2, 2), np.float32)
     scene = None if shot is None else np.eye(8, dtype=np.float32)[shot]
-    mask = np.zeros((8, 8), np.uint8)
+    mask = np.zeros((8, columns), np.uint8)
     mask[4, 4] = 255
     return Decoded(score, Box(left, 10, left + 8, 14), mask, MAPS, scene, cells)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from stored import decoded, sampled, search_over
+import stored
+from stored import sampled, search_over
 
 from egohieraloc.config import SearchConfig, TemporalConfig
 from egohieraloc.inference.answer import Answer, answer
@@ -16,11 +18,12 @@ from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.predict import Decoded
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.weights import Calibration
-from egohieraloc.types import NotFound, ResponseTrack
+from egohieraloc.types import Box, NotFound, ResponseTrack
 from egohieraloc.video.letterbox import Letterbox
 
-LETTERBOX = Letterbox(64, 48, 32)  # half the size, 4 black rows above
+LETTERBOX = Letterbox(128, 48, 64)  # half the size on a canvas of 64 x 32, 4 black rows above
 PLAIN = TemporalConfig(median=1)
+decoded = partial(stored.decoded, columns=16)
 
 
 def ask(
@@ -31,7 +34,7 @@ def ask(
     config: TemporalConfig = PLAIN,
     stride: int = 1,
 ) -> Answer:
-    encoded = EncodedVideo(sampled(count), LETTERBOX, FeatureStore(Path("unused")))
+    encoded = EncodedVideo(sampled(count, width=128), LETTERBOX, FeatureStore(Path("unused")))
     knows = SimpleNamespace(calibration=calibration or Calibration())
     search = search_over(encoded, knows, config=SearchConfig(stride=stride), temporal=config)
     return answer(search, samples)
@@ -49,13 +52,14 @@ def test_a_track_in_original_pixels() -> None:
     assert [p.time_s for p in track.predictions] == pytest.approx([0.6, 0.8, 1.0])
     assert track.predictions[0].box.xyxy == (6, 12, 22, 20)  # (3, 10, 11, 14) on the canvas
     assert track.predictions[0].mask is not None
-    assert track.predictions[0].mask.sum() == 1
-    assert track.predictions[0].mask_box is not None
+    assert track.predictions[0].mask.shape == (6, 16)  # without the black rows
+    assert np.argwhere(track.predictions[0].mask).tolist() == [[3, 4]]
+    assert track.predictions[0].mask_box == Box(0, 0, 128, 48)
 
 
 def test_boxes_stay_inside_the_frame() -> None:
-    track = found(ask({0: decoded(0.9, left=30)}, 1))
-    assert track.predictions[0].box.xyxy == (60, 12, 64, 20)
+    track = found(ask({0: decoded(0.9, left=62)}, 1))
+    assert track.predictions[0].box.xyxy == (124, 12, 128, 20)
 
 
 def test_samples_that_were_not_decoded_score_zero() -> None:

@@ -12,13 +12,13 @@ from egohieraloc.inference.steady import steady
 from egohieraloc.types import Box
 
 CELL = 4
-LEFT, RIGHT = (2, 4), (11, 13)  # columns of two objects on a grid of 16 x 16 cells
+LEFT, RIGHT = (2, 4), (19, 21)  # columns of two objects on a grid of 16 x 24 cells, a canvas of 96 x 64
 
 
 def sample(
     score: float, *, on: tuple[int, int], shown: tuple[tuple[int, int], ...] = (LEFT, RIGHT)
 ) -> Decoded:
-    mask = np.zeros((16, 16), np.uint8)
+    mask = np.zeros((16, 24), np.uint8)
     for first, last in shown:
         mask[6:9, first:last] = 200
     box = Box(on[0] * CELL, 6 * CELL, on[1] * CELL, 9 * CELL)
@@ -54,7 +54,7 @@ def test_an_object_that_moved_is_followed() -> None:
 
 
 def test_a_speck_at_the_old_place_is_no_object() -> None:
-    left, right = (1, 6), (11, 13)
+    left, right = (1, 6), (19, 21)
     large = sample(0.9, on=left, shown=(left,))
     mask = sample(0.8, on=right, shown=(right,)).mask
     mask[7, 3] = 200

@@ -23,7 +23,14 @@ from egohieraloc.models import compiled, graphs
 from egohieraloc.models.compiled import SUFFIX, CompiledDpm, read_parts
 from egohieraloc.models.graphs import MOST_SHAPES, FrameGraph
 from egohieraloc.models.network import EgoHieraLocNet
-from egohieraloc.models.weights import Weights, find_weights, load_weights, save_weights
+from egohieraloc.models.weights import (
+    BothLooks,
+    Calibration,
+    Weights,
+    find_weights,
+    load_weights,
+    save_weights,
+)
 from egohieraloc.training.quantize import quantize
 from egohieraloc.types import Box, ResponseTrack, Rgb
 from egohieraloc.video.letterbox import Letterbox
@@ -78,6 +85,20 @@ def test_the_encoder_is_compiled_for_the_first_frame(tiny: Weights, compilations
         assert len(compilations) == before + 1
 
 
+def test_frames_as_large_as_the_querys_window_are_frames(tiny: Weights, compilations: list[bool]) -> None:
+    """Stored features are what their key says; the query's are torch's."""
+    size = tiny.network.config.query_sizes[0]
+    small = tiny.with_settings(replace(tiny.network.config, input_size=size))
+    predictors = [Predictor(small, device="cpu", engine=e) for e in ("torch", "openvino")]
+    before = len(compilations)
+    query = Query(images(1, size)[0], Box(10, 10, 50, 50))
+    tokens = [predictor.tokens(predictor.prepare(query)) for predictor in predictors]
+    np.testing.assert_array_equal(*tokens)
+    assert len(compilations) == before
+    predictors[1].encode(images(1, size))
+    assert len(compilations) == before + 1
+
+
 def test_a_question_compiles_nothing(tiny: Weights, compilations: list[bool]) -> None:
     """However many samples it decodes at a time; a query of three views has more tokens and does."""
     predictor = Predictor(tiny, device="cpu")
@@ -96,24 +117,24 @@ def test_a_question_compiles_nothing(tiny: Weights, compilations: list[bool]) ->
 def test_reading_gets_ready_for_the_first_question(
     tiny: Weights, compilations: list[bool], tmp_path: Path
 ) -> None:
-    """Of a file and of a camera, whatever the shape of its frames."""
+    """Of a file and of a camera, whatever the shape of its frames; with a look back and without."""
     frames = [image[:90, :160] for image in images(5, 160)]
     for number, frame in enumerate(frames):
         write_image(tmp_path / f"{number}.png", frame)
-    query, localizer = (
-        Query(frames[0], Box(20, 20, 70, 70)),
-        Localizer(tiny, device="cpu", cache=tmp_path / "c"),
-    )
-    encoded = localizer.encode(Video.open(tmp_path))
-    before = len(compilations)
-    localizer.ask(query, encoded)
-    assert len(compilations) == before
-    with Localizer(tiny, device="cpu", cache=tmp_path / "c").live() as live:
-        for number, frame in enumerate(frames):
-            live.add(frame, number / 5)
+    query = Query(frames[0], Box(20, 20, 70, 70))
+    for look, back in (("first", BothLooks()), ("back", BothLooks(second=1.0))):
+        weights = replace(tiny, calibration=Calibration(back=back))
+        localizer = Localizer(weights, device="cpu", cache=tmp_path / "c")
+        encoded = localizer.encode(Video.open(tmp_path))
         before = len(compilations)
-        live.ask(query)
+        assert localizer.ask(query, encoded).versions["look"] == look
         assert len(compilations) == before
+        with Localizer(weights, device="cpu", cache=tmp_path / "c").live() as live:
+            for number, frame in enumerate(frames):
+                live.add(frame, number / 5)
+            before = len(compilations)
+            assert live.ask(query).versions["look"] == look
+            assert len(compilations) == before
 
 
 @pytest.mark.parametrize("without", [False, True])

@@ -79,6 +79,12 @@ def test_bad_recipes(tmp_path: Path, text: str, message: str) -> None:
         read_recipe(write(tmp_path, text))
 
 
+def test_close_ups_of_footage_do_not_depend_on_the_composer(tmp_path: Path) -> None:
+    """Its frames are square whatever `composer.borders` says."""
+    words = ["source=footage", "optim.close_ups=true", "composer.borders=false"]
+    assert read_recipe(write(tmp_path, TINY), words).optim.close_ups
+
+
 def test_a_missing_recipe(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"Cannot read the recipe .*gone.toml"):
         read_recipe(tmp_path / "gone.toml")

@@ -88,6 +88,14 @@ def test_canvases_are_the_letterboxed_frames(tmp_path: Path, width: int, height:
                 assert off.max() <= 16
 
 
+def test_wide_frames_are_compared_with_the_canvas_they_get(tmp_path: Path) -> None:
+    """512 wide for 16:9, not 448: these are less than twice as large, and not scaled by the decoder."""
+    video = Video.open(write_video(tmp_path / "video.mp4", 1000, 562, count=1))
+    letterbox = Letterbox(1000, 562, 448)
+    (canvas,) = video.canvases([0], letterbox)
+    assert np.array_equal(canvas.rgb, letterbox.apply(video.frame(0).rgb))
+
+
 def test_a_folder_gives_the_same_canvases(tmp_path: Path) -> None:
     from egohieraloc.images import write_image
 

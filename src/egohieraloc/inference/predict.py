@@ -150,6 +150,9 @@ class Predictor:
         if isinstance(self.network.ram, CompiledDecoder):
             width, height = (side // STRIDE for side in letterbox.canvas_size)
             self.network.ram.prepare(height, width)
+            if self.calibration.back.second:  # looks back are at squares: see `network.as_frame`
+                side = self.config.input_size // STRIDE
+                self.network.ram.prepare_look(side, side, views=1)
 
     def prepare(self, query: Query) -> PreparedQuery:
         """Encode the query and build the template of all its views; the mask is that of the first."""

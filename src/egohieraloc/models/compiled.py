@@ -46,19 +46,14 @@ Engine = Literal["torch", "compiled", "openvino"]
 class CompiledEncoder(nn.Module):
     """Backbone and neck. Windows of queries stay in torch: they are few, and all is compared with them."""
 
-    def __init__(self, graph: PartGraph, network: EgoHieraLocNet) -> None:
+    def __init__(self, graph: PartGraph) -> None:
         super().__init__()
         # Compiled for the first frame: a question about a video that is stored needs none of it.
         self._graph = FrameGraph(graph.model())
-        self._windows = {(size, size) for size in network.config.query_sizes}
-        self.precise = nn.Sequential(network.backbone, network.neck)
 
     def forward(self, frames: Tensor) -> FrameFeatures:
-        """Maps (shapes in `Neck.forward`) of frames or windows (B, 3, H, W) in [0, 1]."""
-        if tuple(frames.shape[-2:]) not in self._windows:
-            return FrameFeatures(*self._graph([frames]))
-        features: FrameFeatures = self.precise(frames)
-        return features
+        """Maps (shapes in `Neck.forward`) of frames (B, 3, H, W) in [0, 1]."""
+        return FrameFeatures(*self._graph([frames]))
 
 
 class CompiledDpm(Dpm):
@@ -103,14 +98,17 @@ class CompiledDecoder(nn.Module):
     def prepare(self, height: int, width: int) -> None:
         """Compile it for frames of that many cells and queries of one view, or of two, which complete an
         appearance; for others when they come."""
-        neck, size = self._neck, (height, width)
-        cells = self.config.width, *size
-        context = neck.context, height // 2, width // 2
-        for tokens in (self._tokens, 2 * self._tokens):
-            query = [(tokens, neck.match), (tokens, 2)]
-            self._look.prepare([(neck.match, *size), context, (Ram.MAPS, *size)], query)
-        fine = [(channels, k * height, k * width) for channels, k in ((neck.fine8, 2), (neck.fine4, 4))]
-        self._outline.prepare([cells, *fine])
+        for views in (1, 2):
+            self.prepare_look(height, width, views)
+        fine = ((self._neck.fine8, 2), (self._neck.fine4, 4))
+        cells = self.config.width, height, width
+        self._outline.prepare([cells, *((channels, k * height, k * width) for channels, k in fine)])
+
+    def prepare_look(self, height: int, width: int, views: int) -> None:
+        """Compile what needs no masks, for frames of that many cells and queries of so many views."""
+        neck, tokens = self._neck, views * self._tokens
+        cells, context = (neck.match, height, width), (neck.context, height // 2, width // 2)
+        self._look.prepare([cells, context, (Ram.MAPS, height, width)], [(tokens, neck.match), (tokens, 2)])
 
     def forward(
         self,
@@ -198,9 +196,8 @@ def read_parts(path: Path, network: EgoHieraLocNet) -> dict[str, PartGraph]:
 
 
 def compile_parts(network: EgoHieraLocNet, graphs: Mapping[str, PartGraph]) -> None:
-    """Put the compiled parts in the place of the modules they were made of."""
-    network.add_module("backbone", CompiledEncoder(graphs["encoder"], network))
-    network.add_module("neck", nn.Identity())
+    """Put the compiled parts in the place of the modules they were made of, the encoder for frames alone."""
+    network.frame_encoder = CompiledEncoder(graphs["encoder"])
     network.add_module("dpm", CompiledDpm(network.config.dpm))
     network.add_module("ram", CompiledDecoder(graphs["decoder"], network))
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from egohieraloc.threads import usable_cores
 
 Shape = tuple[int, ...]
-MOST_SHAPES = 10  # kept ready: four shapes of video with queries of one view and two, and the look back's
+MOST_SHAPES = 16  # kept ready: seven shapes of video with queries of one view and two, and the look back's
 MOST_AT_ONCE = 8  # frames: each takes memory of its own, and a chunk of features has no more
 
 

@@ -18,24 +18,21 @@ Backend = str | Callable[..., Any]  # what torch.compile calls so
 
 
 class JitEncoder(nn.Module):
-    """Backbone and neck; other batches than whole ones of frames, and queries, are run as they are."""
+    """Backbone and neck; other batches than whole ones are run as they are."""
 
     def __init__(self, network: EgoHieraLocNet, batch: int, backend: Backend) -> None:
         super().__init__()
         self._batch = batch
-        self._windows = {(size, size) for size in network.config.query_sizes}
         self.plain = nn.Sequential(network.backbone, network.neck)
         self._compiled = torch.compile(self.plain, dynamic=False, backend=backend)
 
     def forward(self, frames: Tensor) -> FrameFeatures:
-        """Maps (shapes in `Neck.forward`) of frames or windows (B, 3, H, W) in [0, 1]."""
-        whole = len(frames) == self._batch and tuple(frames.shape[-2:]) not in self._windows
-        run = self._compiled if whole else self.plain
+        """Maps (shapes in `Neck.forward`) of frames (B, 3, H, W) in [0, 1]."""
+        run = self._compiled if len(frames) == self._batch else self.plain
         features: FrameFeatures = run(frames)
         return features
 
 
 def compile_encoder(network: EgoHieraLocNet, batch: int, *, backend: Backend = "inductor") -> None:
-    """Put the compiled encoder in the place of backbone and neck; compiled when the first batch comes."""
-    network.add_module("backbone", JitEncoder(network, batch, backend))
-    network.add_module("neck", nn.Identity())
+    """Encode frames by the compiled encoder, queries as before; compiled when the first batch comes."""
+    network.frame_encoder = JitEncoder(network, batch, backend)

@@ -119,10 +119,17 @@ class EgoHieraLocNet(nn.Module):
         self.dpm = Dpm(config.dpm)
         self.ram = Ram(config.neck, config.ram)
         self.coarse = nn.Parameter(torch.tensor([10.0, -5.0]))  # logit of a frame from its best similarity
+        self.frame_encoder: nn.Module | None = None  # for frames in the place of backbone and neck
 
     def encode_frames(self, frames: Tensor) -> FrameFeatures:
         """Maps (shapes in `Neck.forward`) of frames (B, 3, H, W) in [0, 1], sides multiples of 32."""
-        features: FrameFeatures = self.neck(self.backbone(frames))
+        if self.frame_encoder is None:
+            return self._encode(frames)
+        features: FrameFeatures = self.frame_encoder(frames)
+        return features
+
+    def _encode(self, images: Tensor) -> FrameFeatures:
+        features: FrameFeatures = self.neck(self.backbone(images))
         return features
 
     def encode_query(self, window: Tensor, box: Tensor, visible: Tensor) -> QueryFeatures:
@@ -131,7 +138,7 @@ class EgoHieraLocNet(nn.Module):
         box: (B, 4) xyxy in [0, 1] of the window; visible: (B, 1, S, S), 0 where there is only padding.
         """
         scales = tuple(
-            self.encode_frames(
+            self._encode(
                 window if size == window.shape[-1] else F.interpolate(window, size=(size, size), mode="area")
             )
             for size in self.config.query_sizes

@@ -82,7 +82,8 @@ def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
 
     asked = read(NetworkConfig())
     recipe = read(override(preset(asked.preset), NETWORK if asked.paper else ()))
-    if recipe.optim.close_ups and not recipe.composer.borders:
+    borderless = recipe.source == "composed" and not recipe.composer.borders
+    if recipe.optim.close_ups and borderless:
         raise ConfigError(
             "Close-ups are squares of square frames: set optim.close_ups=false or composer.borders=true."
         )

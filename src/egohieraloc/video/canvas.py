@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 STEP = 32  # the network's largest stride: sides of a canvas are multiples of it
-WIDE = 4 / 3  # images wider than this have as many pixels as one of this shape
+WIDE = 4 / 3  # images wider than this have nearly as many pixels as one of this shape
 WIDEST = 4.0
 
 Size = tuple[int, int]  # width and height
@@ -13,7 +13,8 @@ def canvas_for(width: int, height: int, size: int) -> tuple[Size, Size]:
     """The canvas for an image of width x height, and the image's own size on it.
 
     The longer side is `size`, or more where the image is so wide that it would have fewer pixels than one of
-    4:3. The canvas ends less than `STEP` pixels beyond the image.
+    4:3: enough for as many, rounded down to a multiple of `STEP`. So 3:2 at 448 keeps that side, and has a
+    ninth fewer. The canvas ends less than `STEP` pixels beyond the image.
     """
     longer, shorter = max(width, height), min(width, height)
     aspect = min(longer / shorter, WIDEST)
