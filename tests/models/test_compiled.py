@@ -5,9 +5,12 @@ from __future__ import annotations
 import platform
 import warnings
 import zipfile
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,11 +64,21 @@ def test_it_is_chosen_where_it_can_be(tiny: Weights) -> None:
     assert Predictor(replace(tiny, parts=None), device="cpu").engine == "torch"
 
 
+class AtOnce(Executor):
+    """Does what is submitted before it returns."""
+
+    def submit(self, function: Any, /, *given: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(function(*given, **named))
+        return future
+
+
 @pytest.fixture
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each graph that is compiled, whether it must be in full precision."""
     asked: list[bool] = []
     real = graphs.compile_model
+    monkeypatch.setattr(graphs, "compiler", AtOnce)
 
     def compile_model(model: object, *, exact: bool = False, **options: object) -> object:
         asked.append(exact)
@@ -162,6 +175,24 @@ def test_a_frame_says_the_same_whatever_is_beside_it(together: int) -> None:
         added, negative = graph([values], [torch.ones(1, count, 2)])
         torch.testing.assert_close(added, values + count * np.tanh(1))
         torch.testing.assert_close(negative, -values)
+
+
+def test_compiling_makes_nobody_wait_but_who_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from openvino import Model
+    from openvino import opset13 as op
+
+    may_go_on, real = Event(), graphs.compile_model
+
+    def slowly(*given: Any, **options: Any) -> Any:
+        assert may_go_on.wait(60)
+        return real(*given, **options)
+
+    monkeypatch.setattr(graphs, "compile_model", slowly)
+    frames = op.parameter([-1, 2], np.float32)
+    graph = FrameGraph(Model([op.negative(frames)], [frames]))
+    assert not graph.prepare([(2,)]).done()
+    may_go_on.set()
+    torch.testing.assert_close(graph([torch.ones(3, 2)])[0], -torch.ones(3, 2))
 
 
 def test_few_shapes_are_kept_ready(compilations: list[bool]) -> None:
