@@ -173,9 +173,9 @@ class Localizer:
 
     def _stored(self, sampled: SampledVideo, key: str, video: Video | None = None) -> EncodedVideo:
         letterbox = Letterbox(sampled.info.width, sampled.info.height, self.predictor.config.input_size)
-        self.predictor.prepare_for(letterbox)
         reading = Reading(sampled, letterbox, self.predictor, video)
         store, memory = FeatureStore.of(self.cache, key), RegionMemory.of(self.cache, key)
+        self.predictor.prepare_for(letterbox, unread=not store.has(0))
         return EncodedVideo(sampled, letterbox, store, reading, memory)
 
     def ask(

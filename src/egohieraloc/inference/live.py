@@ -52,7 +52,7 @@ class LiveVideo:
         self._check_time(time_s)
         letterbox = self._checked_letterbox(rgb)
         if self._letterbox is None:
-            self._predictor.prepare_for(letterbox)
+            self._predictor.prepare_for(letterbox, unread=True)
         if self._times and time_s - self._times[-1] < self._least_gap_s:
             return False
         number = len(self._times)

@@ -19,7 +19,7 @@ from egohieraloc.inference.cuts import mean_descriptors
 from egohieraloc.inference.mask_box import box_from_mask
 from egohieraloc.inference.packing import PackedFeatures, pack, unpack, unpack_match
 from egohieraloc.inference.query_window import QueryWindow, cut_window
-from egohieraloc.models.compiled import CompiledDecoder, compile_parts, usable_parts
+from egohieraloc.models.compiled import CompiledDecoder, CompiledEncoder, compile_parts, usable_parts
 from egohieraloc.models.fold import fold_norms, fuse_for_cuda
 from egohieraloc.models.jit import compile_encoder
 from egohieraloc.models.neck import FrameFeatures
@@ -145,11 +145,14 @@ class Predictor:
             )
             return pack(features)
 
-    def prepare_for(self, letterbox: Letterbox) -> None:
-        """Get ready to search frames of that size, so that the first question need not wait for it."""
+    def prepare_for(self, letterbox: Letterbox, *, unread: bool = False) -> None:
+        """Get ready to search frames of that size, and to encode them where they are `unread`, beside
+        whatever else is done."""
+        width, height = letterbox.canvas_size
+        if unread and isinstance(self.network.frame_encoder, CompiledEncoder):
+            self.network.frame_encoder.prepare(height, width)
         if isinstance(self.network.ram, CompiledDecoder):
-            width, height = (side // STRIDE for side in letterbox.canvas_size)
-            self.network.ram.prepare(height, width)
+            self.network.ram.prepare(height // STRIDE, width // STRIDE)
             if self.calibration.back.second:  # looks back are at squares: see `network.as_frame`
                 side = self.config.input_size // STRIDE
                 self.network.ram.prepare_look(side, side, views=1)

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d
 
 from egohieraloc.config import SearchConfig, TemporalConfig
-from egohieraloc.inference.chunks import chunks_with, samples_of, sparse_chunks
+from egohieraloc.inference.chunks import STRETCH, chunks_with, samples_of, sparse_chunks
 from egohieraloc.inference.cuts import NEIGHBOURS_S, is_cut
 from egohieraloc.inference.encoded import EncodedVideo, runs
-from egohieraloc.inference.following import FollowedRun
 from egohieraloc.inference.predict import Decoded, Predictor, PreparedQuery
 from egohieraloc.inference.probing import Piece, Probed, joined_pieces, pieces_of
 from egohieraloc.inference.propagation import propagated
@@ -84,14 +83,12 @@ class QuerySearch:
         if not (self.config.probe and self.config.max_decoded and self.predictor.can_follow):
             return self._decode(stretches)
         pieces = pieces_of(stretches, coarse, self.config.probe)
-        start, batch = self.predictor.start(self.query), self.predictor.largest_batch
-        followed = [FollowedRun(stretch, [start], batch) for stretch in stretches]
         probed = Probed(pieces, self._probes(pieces), np.zeros(len(pieces), bool), self.config.stride)
         decoded: dict[int, Decoded] = {}
         while wanted := probed.next(self.choice(decoded), self.rule, whole=self.looks_again):
             joined = joined_pieces([pieces[number] for number in wanted])
-            within = {samples[0]: followed[run] for run, samples in joined}
-            decoded |= self._decode([samples for _, samples in joined], within=within, known=len(decoded))
+            before = {samples[0]: before_in_stretch(samples[0], stretches[run]) for run, samples in joined}
+            decoded |= self._decode([samples for _, samples in joined], before=before, known=len(decoded))
             probed.done[wanted] = True
         choice = self.choice(decoded)
         found = (choice.chosen, *choice.alternatives) if choice.chosen else ()
@@ -162,39 +159,38 @@ class QuerySearch:
         self,
         stretches: list[list[int]],
         *,
-        within: Mapping[int, FollowedRun] | None = None,
+        before: Mapping[int, Sequence[int]] | None = None,
         known: int = 0,
     ) -> dict[int, Decoded]:
         """Decode stretches of samples. The state runs through each; those of similar length go side by side.
 
-        within: by first sample of a stretch, the run through which its state comes; known: so many samples
-        were decoded before, for the progress.
+        before: by first sample of a stretch, the samples through which the state runs before it, where masks
+        can wait; known: so many samples were decoded before, for the progress.
         """
-        ahead = [run.ahead(sample) for sample, run in (within or {}).items()]
+        ahead = before or {}
         self.video.fill(
-            chunks_with(sample for some in (*stretches, *ahead) for sample in some), progress=self.progress
+            chunks_with(sample for some in (*stretches, *ahead.values()) for sample in some),
+            progress=self.progress,
         )
         decoded: dict[int, Decoded] = {}
         total = known + sum(map(len, stretches))
         for group in groups_of_similar_length(stretches, self.predictor.largest_batch):
-            state = self._state_before([stretch[0] for stretch in group], within)
+            states = [self._state_after(ahead.get(stretch[0], ())) for stretch in group]
+            state = states[0].joined(states)
             size = max(BLOCK, self.predictor.largest_batch // len(group))
             for block in blocks_side_by_side(group, size):
                 features = self.video.pick(block)
-                answers, state = self.predictor.decode(self.query, features, state, outlined=within is None)
+                answers, state = self.predictor.decode(self.query, features, state, outlined=before is None)
                 for sample, said in zip(block, answers, strict=True):
                     decoded.setdefault(sample, said)
                 self.progress("decode", known + len(decoded), total)
         return decoded
 
-    def _state_before(self, samples: Sequence[int], within: Mapping[int, FollowedRun] | None) -> QamState:
-        if within is None:
-            return self.predictor.start(self.query, runs=len(samples))
-        states = [within[sample].state_before(sample, self._follow) for sample in samples]
-        return states[0].joined(states)
-
-    def _follow(self, samples: Sequence[int], state: QamState) -> QamState:
-        return self.predictor.follow(self.query, *self.video.pick_descriptors(samples), state)
+    def _state_after(self, samples: Sequence[int]) -> QamState:
+        start = self.predictor.start(self.query)
+        if not samples:
+            return start
+        return self.predictor.follow(self.query, *self.video.pick_descriptors(samples), start)
 
     def _propagate(self, stretches: Sequence[Sequence[int]]) -> dict[int, Decoded]:
         """Decode sample by sample: each mask is passed on to the next of its stretch."""
@@ -212,6 +208,12 @@ class QuerySearch:
 
 def scores_of(decoded: Mapping[int, Decoded]) -> dict[int, float]:
     return {sample: said.score for sample, said in decoded.items()}
+
+
+def before_in_stretch(sample: int, run: Sequence[int]) -> list[int]:
+    """The samples of a run before one of them, in the same stretch of time: what is decoded there is mostly
+    stored there too."""
+    return [other for other in run if other < sample and other // STRETCH == sample // STRETCH]
 
 
 def groups_of_similar_length(stretches: list[list[int]], largest: int) -> list[list[list[int]]]:

@@ -48,8 +48,12 @@ class CompiledEncoder(nn.Module):
 
     def __init__(self, graph: PartGraph) -> None:
         super().__init__()
-        # Compiled for the first frame: a question about a video that is stored needs none of it.
         self._graph = FrameGraph(graph.model())
+
+    def prepare(self, height: int, width: int) -> None:
+        """Compile it for frames of that size; else the first one does: a question about a video that is
+        stored needs none of it."""
+        self._graph.prepare([(3, height, width)])
 
     def forward(self, frames: Tensor) -> FrameFeatures:
         """Maps (shapes in `Neck.forward`) of frames (B, 3, H, W) in [0, 1]."""
