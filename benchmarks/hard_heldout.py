@@ -279,7 +279,7 @@ def questions(
 
 
 def encoded(clip: HardClip, predictor: Predictor) -> PackedFeatures:
-    letterbox = Letterbox(clip.side, clip.side, predictor.config.input_size)
+    letterbox = predictor.letterbox(clip.side, clip.side)
     return predictor.encode([letterbox.apply(clip.frame(k)) for k in range(len(clip.frames))])
 
 

@@ -88,7 +88,7 @@ def main() -> None:
 def cost(path: Path, codec: str, height: int, localizer: Localizer) -> Cost:
     video = Video.open(path)
     indices = video.sample_indices(SAMPLES_PER_S)
-    letterbox = Letterbox(video.info.width, video.info.height, localizer.predictor.config.input_size)
+    letterbox = localizer.predictor.letterbox(video.info.width, video.info.height)
     decode = processor_ms(lambda: decoded(video, indices)) / len(indices)
     both = processor_ms(lambda: list(video.canvases(indices, letterbox))) / len(indices)
     encode = encoding_ms(localizer, letterbox)

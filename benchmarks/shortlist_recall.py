@@ -38,7 +38,6 @@ from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.composed_videos import BATCH, VIDEO_CLIPS, ComposedClip, clip_of, halved
 from egohieraloc.training.composer.packs import read_packs
 from egohieraloc.types import Box, Rgb
-from egohieraloc.video.letterbox import Letterbox
 from options import answer_options
 
 SIZES = (4, 8, 16, 32, 64, 128)  # stretches on the shortlist
@@ -187,7 +186,7 @@ def real(folder: Path, predictor: Predictor) -> Iterator[Look]:
     queries = [query for query in read_queries(folder) if len(query.truth.frames)]
     seen = {}
     for name, video in open_videos(folder, PLACES).items():
-        letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
+        letterbox = predictor.letterbox(video.info.width, video.info.height)
         even = np.arange(0, video.info.num_frames, 2)
         seen[name] = footage((letterbox.apply(frame.rgb) for frame in video.frames(even)), predictor)
     for query in queries:

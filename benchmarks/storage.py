@@ -91,7 +91,7 @@ class ExactVideo(EncodedVideo):
 
 def encode_exactly(predictor: Predictor, video: Video, fps: float | None) -> EncodedVideo:
     sampled = video.sampled(fps)
-    letterbox = Letterbox(video.info.width, video.info.height, predictor.config.input_size)
+    letterbox = predictor.letterbox(video.info.width, video.info.height)
     canvases = [letterbox.apply(frame.rgb) for frame in video.frames(sampled.frame_index)]
     parts = [predictor.encode(canvases[i : i + 8]) for i in range(0, len(canvases), 8)]
     whole = Exact(FrameFeatures.cat([part.features for part in parts]))

@@ -24,7 +24,6 @@ from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.composed_videos import BATCH, VIDEO_CLIPS, ComposedClip, clip_of
 from egohieraloc.training.composer.packs import Packs, read_packs
 from egohieraloc.types import Box, Floats, Frame
-from egohieraloc.video.letterbox import Letterbox
 from options import answer_options, localizer_of
 from refusal import bootstrapped
 
@@ -76,7 +75,7 @@ def composed(packs: Packs, localizer: Localizer, count: int, frames: int) -> Ite
 def encoded(localizer: Localizer, clip: ComposedClip) -> list[EncodedSample]:
     predictor = localizer.predictor
     height, width = clip.frames[0].shape[:2]
-    letterbox = Letterbox(width, height, predictor.config.input_size)
+    letterbox = predictor.letterbox(width, height)
     packed = predictor.encode([letterbox.apply(rgb) for rgb in clip.frames])
     return [
         EncodedSample(k, k / FPS, packed[k : k + 1], partial(Frame, k, k / FPS, rgb))

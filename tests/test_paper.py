@@ -26,6 +26,7 @@ from untrained import untrained_model
 
 # What the paper prints, and what it says nothing of is left as it is.
 PRINTED = {
+    "network.square_canvas": True,
     "network.ram.score": "mask",
     "network.dpm.temperature": 1.0,
     "network.qam.mode": "paper",

@@ -128,6 +128,7 @@ class NetworkConfig:
     """Everything that shapes the network."""
 
     input_size: int = 448  # side of a square frame's canvas; of others see video/canvas.py
+    square_canvas: bool = False  # every frame's canvas is square, with black borders, as in the paper
     query_sizes: tuple[int, ...] = (224, 96)  # the query window is seen at these sides, largest first
     query_window: float = 1.6  # side of the query window, in longer sides of the query's box
     backbone: BackboneConfig = field(default_factory=BackboneConfig)

@@ -27,7 +27,7 @@ from egohieraloc.geometry.reference import PosedImages, Reference, to_metres
 from egohieraloc.geometry.visible import with_visible_points
 from egohieraloc.inference import tracker
 from egohieraloc.inference.answer import answer, maps_of
-from egohieraloc.inference.chunks import STRETCH, all_chunks
+from egohieraloc.inference.chunks import STRETCH, all_chunks, sparse_chunks
 from egohieraloc.inference.complete import completed
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.live import LiveVideo
@@ -172,10 +172,11 @@ class Localizer:
         return self._stored(sampled, key)
 
     def _stored(self, sampled: SampledVideo, key: str, video: Video | None = None) -> EncodedVideo:
-        letterbox = Letterbox(sampled.info.width, sampled.info.height, self.predictor.config.input_size)
+        letterbox = self.predictor.letterbox(sampled.info.width, sampled.info.height)
         reading = Reading(sampled, letterbox, self.predictor, video)
         store, memory = FeatureStore.of(self.cache, key), RegionMemory.of(self.cache, key)
-        self.predictor.prepare_for(letterbox, unread=not store.has(0))
+        if not all(store.has(number) for number in sparse_chunks(len(sampled))[-1:]):  # the last one made
+            self.predictor.prepare_encoding(letterbox)
         return EncodedVideo(sampled, letterbox, store, reading, memory)
 
     def ask(
@@ -184,6 +185,7 @@ class Localizer:
         """Answer from stored features; frames are decoded and encoded only where there are none yet, and
         a few of the best appearances for a look back or a second look."""
         query = _asked(query)
+        self._prepare_search(encoded.letterbox)
         search = self._search(query, encoded, progress)
         found = completed(search, answer(search, search.decode(search.coarse_scores())))
         return Result(
@@ -196,6 +198,10 @@ class Localizer:
             maps=maps_of(found, encoded.letterbox),
             versions=self._versions(found.look),
         )
+
+    def _prepare_search(self, letterbox: Letterbox) -> None:
+        looks_back = self.config.search.look_back and self.config.temporal.rule != "paper"
+        self.predictor.prepare_search(letterbox, back=looks_back)
 
     def foreground(self, query: Query | str | Path) -> QueryMask:
         """What of a query will be searched: its pixels as the network sees them."""
@@ -256,6 +262,7 @@ class Localizer:
         """
         video, query = _opened(video), _asked(query)
         clock = _Clock()
+        self._prepare_search(self.predictor.letterbox(video.info.width, video.info.height))
         encoded = self.encode(video, until_s=until_s, progress=progress)
         clock.lap("read the video")
         result = self.ask(query, encoded, progress=progress)

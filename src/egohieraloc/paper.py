@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 NETWORK = (
+    "square_canvas=true",  # frames are padded to 448 x 448
     "ram.score=mask",  # vartheta, the mask's confidence, is the temporal score
     "dpm.temperature=1.0",  # Z is the softmax of the two cosines themselves
     "qam.mode=paper",  # the printed recursion

@@ -75,6 +75,22 @@ def interrupting(function: Callable[..., Any], call: int) -> Callable[..., Any]:
     return wrapped
 
 
+def interrupted_save(call: int) -> Callable[..., None]:
+    """`save_file`, pressing Ctrl-C at its n-th call when half of a file is written."""
+    calls, save_file = 0, store.save_file
+
+    def wrapped(tensors: dict[str, np.ndarray], path: Path, metadata: dict[str, str]) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            Path(path).write_bytes(b"half")
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.2)
+        save_file(tensors, path, metadata)
+
+    return wrapped
+
+
 def stored(folder: Path) -> list[bool]:
     """Whether each file of the features in a cache is a whole chunk."""
     files = sorted(path for path in folder.glob("features-*/*") if path.is_file())
@@ -85,7 +101,7 @@ def stored(folder: Path) -> list[bool]:
     ("owner", "name", "broken", "chunks"),
     [
         (Predictor, "encode", interrupting(Predictor.encode, 6), 5),  # reading the video
-        (store, "save_file", interrupting(store.save_file, 3), 3),  # keeping what is known of it
+        (store, "save_file", interrupted_save(3), 3),  # keeping what is known of it
         (Predictor, "coarse", interrupting(Predictor.coarse, 2), CHUNKS // 2),  # looking
         (Predictor, "decode", interrupting(Predictor.decode, 2), CHUNKS),  # looking closely
         (result, "write_image", interrupting(result.write_image, 2), CHUNKS),  # writing the answer

@@ -42,6 +42,16 @@ def packed(predictor: Predictor) -> PackedFeatures:
     return predictor.encode(canvases)
 
 
+def test_a_canvas_may_be_square(predictor: Predictor) -> None:
+    """As the paper pads; features of both kinds are kept apart."""
+    config = predictor.config
+    weights = Weights(predictor.network, Calibration(), "test")
+    padded = Predictor(weights.with_settings(replace(config, square_canvas=True)), device="cpu")
+    assert predictor.letterbox(160, 90).canvas_size == (256, 160)
+    assert padded.letterbox(160, 90).canvas_size == (224, 224)
+    assert padded.features_fingerprint != predictor.features_fingerprint
+
+
 def test_score_is_how_sure_the_best_cell_is(predictor: Predictor, packed: PackedFeatures) -> None:
     query = predictor.prepare(QUERY)
     answers, _ = predictor.decode(query, packed[:2], predictor.start(query))

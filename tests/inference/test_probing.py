@@ -17,7 +17,7 @@ from egohieraloc.inference.chunks import STRETCH
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.predict import Decoded
 from egohieraloc.inference.probing import PIECE, Probed, pieces_of
-from egohieraloc.inference.search import scores_of
+from egohieraloc.inference.search import before_in_stretch, scores_of
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.inference.temporal import choose_interval
 from egohieraloc.models.weights import Calibration
@@ -55,7 +55,6 @@ class Oracle(Draws):
         self.known = known
         self.nearly = known * (1 - probe_error * np.random.default_rng(1).random(len(known)))
         self.probed: list[int] = []
-        self.followed: list[int] = []
         self.decoded: set[int] = set()
 
     def scores(self, query: object, samples: list[int]) -> NDArray[np.float64]:
@@ -66,7 +65,6 @@ class Oracle(Draws):
         return Counts([0] * runs)
 
     def follow(self, query: object, samples: list[int], scale: None, state: Counts) -> Counts:
-        self.followed += samples
         return state.after(len(samples))
 
     def decode(
@@ -123,6 +121,12 @@ def test_few_are_decoded_and_the_answer_is_the_same(seed: int) -> None:
     assert len(oracle.decoded) <= DECODED_AT_MOST
     assert oracle.decoded < exhaustive.decoded
     assert not exhaustive.probed
+
+
+def test_the_state_before_a_sample_has_seen_its_stretch() -> None:
+    assert before_in_stretch(20, range(64)) == [16, 17, 18, 19]
+    assert before_in_stretch(16, range(64)) == []
+    assert before_in_stretch(23, [3, 18, 20, 22, 23, 40]) == [18, 20, 22]
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3, 4])  # in 1 all that is decoded belongs to appearances

@@ -5,11 +5,12 @@ from __future__ import annotations
 import platform
 import warnings
 import zipfile
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,6 @@ from egohieraloc.models.weights import (
 )
 from egohieraloc.training.quantize import quantize
 from egohieraloc.types import Box, ResponseTrack, Rgb
-from egohieraloc.video.letterbox import Letterbox
 
 # Looked for, not imported: every worker collects this file, and one runs it.
 pytestmark = pytest.mark.skipif(not (find_spec("openvino") and find_spec("nncf")), reason="needs both")
@@ -115,9 +115,9 @@ def test_frames_as_large_as_the_querys_window_are_frames(tiny: Weights, compilat
 def test_a_question_compiles_nothing(tiny: Weights, compilations: list[bool]) -> None:
     """However many samples it decodes at a time; a query of three views has more tokens and does."""
     predictor = Predictor(tiny, device="cpu")
-    letterbox = Letterbox(160, 90, tiny.network.config.input_size)
+    letterbox = predictor.letterbox(160, 90)
     packed = predictor.encode([letterbox.apply(image[:90, :160]) for image in images(3, 160)])
-    predictor.prepare_for(letterbox)
+    predictor.prepare_search(letterbox)
     one = Query(images(1, 96)[0], Box(20, 20, 70, 70))
     before = len(compilations)
     for query, more in ((one, 0), (replace(one, others=(one,)), 0), (replace(one, others=(one, one)), 1)):
@@ -127,10 +127,19 @@ def test_a_question_compiles_nothing(tiny: Weights, compilations: list[bool]) ->
             assert len(compilations) == before + more
 
 
-def test_reading_gets_ready_for_the_first_question(
-    tiny: Weights, compilations: list[bool], tmp_path: Path
+def test_the_first_question_compiles_nothing_more(
+    tiny: Weights, compilations: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a file and of a camera, whatever the shape of its frames; with a look back and without."""
+    asked, searches = Localizer.ask, list[int]()
+
+    def ask(self: Localizer, *given: Any, **options: Any) -> Any:
+        before = len(compilations)
+        found = asked(self, *given, **options)
+        searches.append(len(compilations) - before)
+        return found
+
+    monkeypatch.setattr(Localizer, "ask", ask)
     frames = [image[:90, :160] for image in images(5, 160)]
     for number, frame in enumerate(frames):
         write_image(tmp_path / f"{number}.png", frame)
@@ -138,16 +147,23 @@ def test_reading_gets_ready_for_the_first_question(
     for look, back in (("first", BothLooks()), ("back", BothLooks(second=1.0))):
         weights = replace(tiny, calibration=Calibration(back=back))
         localizer = Localizer(weights, device="cpu", cache=tmp_path / "c")
-        encoded = localizer.encode(Video.open(tmp_path))
-        before = len(compilations)
-        assert localizer.ask(query, encoded).versions["look"] == look
-        assert len(compilations) == before
+        assert localizer.locate(query, Video.open(tmp_path)).versions["look"] == look
         with Localizer(weights, device="cpu", cache=tmp_path / "c").live() as live:
             for number, frame in enumerate(frames):
                 live.add(frame, number / 5)
-            before = len(compilations)
             assert live.ask(query).versions["look"] == look
-            assert len(compilations) == before
+    assert searches == [0] * 4
+
+
+def test_reading_compiles_the_encoder_alone(tiny: Weights, compilations: list[bool], tmp_path: Path) -> None:
+    """And only where something is left to read."""
+    for number, image in enumerate(images(5, 160)):
+        write_image(tmp_path / f"{number}.png", image)
+    for more in (1, 0):
+        localizer = Localizer(tiny, device="cpu", cache=tmp_path / "c")
+        before = len(compilations)
+        localizer.encode(Video.open(tmp_path))
+        assert len(compilations) == before + more
 
 
 @pytest.mark.parametrize("without", [False, True])
@@ -155,7 +171,8 @@ def test_without_tiles_the_decoder_is_in_full_precision(
     tiny: Weights, monkeypatch: pytest.MonkeyPatch, compilations: list[bool], without: bool
 ) -> None:
     monkeypatch.setattr(compiled, "without_tiles", lambda: without)
-    Predictor(tiny, device="cpu").prepare_for(Letterbox(224, 224, 224))
+    predictor = Predictor(tiny, device="cpu")
+    predictor.prepare_search(predictor.letterbox(224, 224))
     assert compilations == [True, without, without, without]  # the DPM always
 
 
@@ -178,9 +195,6 @@ def test_a_frame_says_the_same_whatever_is_beside_it(together: int) -> None:
 
 
 def test_compiling_makes_nobody_wait_but_who_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from openvino import Model
-    from openvino import opset13 as op
-
     may_go_on, real = Event(), graphs.compile_model
 
     def slowly(*given: Any, **options: Any) -> Any:
@@ -188,20 +202,59 @@ def test_compiling_makes_nobody_wait_but_who_needs_it(monkeypatch: pytest.Monkey
         return real(*given, **options)
 
     monkeypatch.setattr(graphs, "compile_model", slowly)
-    frames = op.parameter([-1, 2], np.float32)
-    graph = FrameGraph(Model([op.negative(frames)], [frames]))
+    graph = negative()
     assert not graph.prepare([(2,)]).done()
     may_go_on.set()
     torch.testing.assert_close(graph([torch.ones(3, 2)])[0], -torch.ones(3, 2))
 
 
-def test_few_shapes_are_kept_ready(compilations: list[bool]) -> None:
-    """The ones used last: a server that reads videos of many shapes does not grow."""
+def test_what_could_not_be_compiled_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory may be short once."""
+    graph, real, failures = negative(), graphs.compile_model, [MemoryError("none left")]
+
+    def compile_model(*given: Any, **options: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(*given, **options)
+
+    monkeypatch.setattr(graphs, "compile_model", compile_model)
+    with pytest.raises(MemoryError):
+        graph([torch.ones(3, 2)])
+    torch.testing.assert_close(graph([torch.ones(3, 2)])[0], -torch.ones(3, 2))
+
+
+def test_what_nobody_waits_for_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shapes that newer ones have pushed out, and all that wait when the program ends; they may come again."""
+    may_go_on, real, compiled_shapes = Event(), graphs.compile_model, list[int]()
+
+    def slowly(model: Any, **options: Any) -> Any:
+        assert may_go_on.wait(60)
+        compiled_shapes.append(model.inputs[0].shape[1])
+        return real(model, **options)
+
+    monkeypatch.setattr(graphs, "compile_model", slowly)
+    monkeypatch.setattr(graphs, "compiler", cache(lambda: ThreadPoolExecutor(1)))
+    graph, widths = negative(), range(1, MOST_SHAPES + 4)
+    queues = [graph.prepare([(width,)]) for width in widths]
+    assert [queue.cancelled() for queue in queues] == [1 < width < 4 for width in widths]  # 1 has begun
+    Timer(0.1, may_go_on.set).start()
+    graphs.stop_compiling()
+    assert compiled_shapes == [1]
+    torch.testing.assert_close(graph([torch.ones(1, 7)])[0], -torch.ones(1, 7))
+    assert compiled_shapes == [1, 7]
+
+
+def negative() -> FrameGraph:
     from openvino import Model
     from openvino import opset13 as op
 
     frames = op.parameter([-1, -1], np.float32)
-    graph = FrameGraph(Model([op.negative(frames)], [frames]))
+    return FrameGraph(Model([op.negative(frames)], [frames]))
+
+
+def test_few_shapes_are_kept_ready(compilations: list[bool]) -> None:
+    """The ones used last: a server that reads videos of many shapes does not grow."""
+    graph = negative()
 
     def run(width: int) -> None:
         torch.testing.assert_close(graph([torch.ones(2, width)])[0], -torch.ones(2, width))

@@ -106,6 +106,7 @@ def test_the_papers_recipe() -> None:
     assert (optim.warmup, optim.schedule) == (250, "paper")
     assert (recipe.source, recipe.footage.visor_share) == ("footage", 0.3)
     assert recipe.footage.query_rotation_deg == 135
+    assert recipe.network.square_canvas  # footage is seen on squares: it is asked as it was trained
     assert recipe.losses == PAPER
 
 

@@ -58,6 +58,18 @@ def main() -> None:
             raise
         print("Stopped. What was finished is kept; run the same command to go on.", file=sys.stderr)
         sys.exit(130)
+    finally:
+        _leave_graphs()
+
+
+def _leave_graphs() -> None:
+    """The graph that is being compiled cannot be interrupted, some tenths of a second; those that wait are
+    left."""
+    graphs = sys.modules.get("egohieraloc.models.graphs")
+    if graphs is not None:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        graphs.stop_compiling()
+        signal.signal(signal.SIGINT, before)
 
 
 def _was_interrupted(error: BaseException | None) -> bool:

@@ -52,7 +52,8 @@ class LiveVideo:
         self._check_time(time_s)
         letterbox = self._checked_letterbox(rgb)
         if self._letterbox is None:
-            self._predictor.prepare_for(letterbox, unread=True)
+            self._predictor.prepare_encoding(letterbox)
+            self._predictor.prepare_search(letterbox)
         if self._times and time_s - self._times[-1] < self._least_gap_s:
             return False
         number = len(self._times)
@@ -106,7 +107,7 @@ class LiveVideo:
             raise VideoError(f"A frame must be 8-bit RGB (H, W, 3), got {rgb.dtype} of {rgb.shape}.")
         size = rgb.shape[1], rgb.shape[0]
         if self._letterbox is None:
-            return Letterbox(*size, self._predictor.config.input_size)
+            return self._predictor.letterbox(*size)
         if self._letterbox.frame_size != size:
             width, height = self._letterbox.frame_size
             raise VideoError(f"Frames must keep their size {width}x{height}, got {size[0]}x{size[1]}.")

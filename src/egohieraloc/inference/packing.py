@@ -2,7 +2,7 @@
 
 Fresh and stored features go through the same rounding, so both give the same answer. Descriptors are 8-bit,
 the other maps, which are never negative, are rounded on a square-root scale: 8-bit at stride 32, 4-bit at the
-finer strides. N samples.
+finer strides. N samples. Also the product of such whole numbers.
 """
 
 from __future__ import annotations

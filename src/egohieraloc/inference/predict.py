@@ -138,22 +138,26 @@ class Predictor:
 
     def encode(self, canvases: Sequence[Rgb]) -> PackedFeatures:
         """Features of images (H, W, 3) on canvases of one size."""
-        pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2).float()
+        pixels = torch.from_numpy(np.stack(canvases)).to(self.device).permute(0, 3, 1, 2)
         with self._running():
-            features = self.network.encode_frames(
-                pixels.div_(255).contiguous(memory_format=torch.channels_last)
-            )
-            return pack(features)
+            return pack(self.network.encode_frames(pixels.float().div_(255)))
 
-    def prepare_for(self, letterbox: Letterbox, *, unread: bool = False) -> None:
-        """Get ready to search frames of that size, and to encode them where they are `unread`, beside
-        whatever else is done."""
+    def letterbox(self, width: int, height: int) -> Letterbox:
+        """From frames of that size to the network's canvas."""
+        return Letterbox(width, height, self.config.input_size, square=self.config.square_canvas)
+
+    def prepare_encoding(self, letterbox: Letterbox) -> None:
+        """Get ready to encode frames, beside whatever else is done."""
         width, height = letterbox.canvas_size
-        if unread and isinstance(self.network.frame_encoder, CompiledEncoder):
+        if isinstance(self.network.frame_encoder, CompiledEncoder):
             self.network.frame_encoder.prepare(height, width)
+
+    def prepare_search(self, letterbox: Letterbox, *, back: bool = True) -> None:
+        """Get ready to search frames, and to look `back`, beside whatever else is done."""
+        width, height = letterbox.canvas_size
         if isinstance(self.network.ram, CompiledDecoder):
             self.network.ram.prepare(height // STRIDE, width // STRIDE)
-            if self.calibration.back.second:  # looks back are at squares: see `network.as_frame`
+            if back and self.calibration.back.second:  # looks back are at squares: see `network.as_frame`
                 side = self.config.input_size // STRIDE
                 self.network.ram.prepare_look(side, side, views=1)
 

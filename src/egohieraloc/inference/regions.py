@@ -26,12 +26,14 @@ from egohieraloc.errors import OutputError
 from egohieraloc.files import atomic_path, private_folder
 from egohieraloc.inference.chunks import PHASES
 from egohieraloc.inference.packing import whole_products
+from egohieraloc.threads import usable_cores
 
 FORMAT = 1
 CODEWORDS = 256  # of a chunk
 PROTOTYPES = 16  # of a query ...
 COUNTED = 4  # ... of which so many, the most similar ones, say how similar a chunk is
-BLOCK = 128  # chunks compared at a time
+BLOCK = 128  # chunks compared at a time ...
+MOST_CORES = 4  # ... by each of so many cores, in threads of torch's: more would wait for the memory
 FINEST = 63  # whole numbers that prototypes are rounded to; sums of larger ones overflow without VNNI
 HEADER = re.compile(rb"egohieraloc-memory (\d+) (\d+) (\d{1,9})")
 LINE = re.compile(rb"(\d{1,18}) ([0-9a-f]{8})")
@@ -146,7 +148,8 @@ class RegionMemory:
         if not self._checks or not len(numbers):
             return np.full(len(numbers), np.nan, np.float32)
         blocks = [numbers[start : start + BLOCK] for start in range(0, len(numbers), BLOCK)]
-        with _opened(self._codewords, os.O_RDONLY) as file, ThreadPoolExecutor(os.cpu_count()) as pool:
+        cores = min(usable_cores(), MOST_CORES)
+        with _opened(self._codewords, os.O_RDONLY) as file, ThreadPoolExecutor(cores) as pool:
             parts = pool.map(lambda block: self._similar(file, block, prototypes), blocks)
             return np.concatenate(list(parts))
 

@@ -88,7 +88,8 @@ class QuerySearch:
         while wanted := probed.next(self.choice(decoded), self.rule, whole=self.looks_again):
             joined = joined_pieces([pieces[number] for number in wanted])
             before = {samples[0]: before_in_stretch(samples[0], stretches[run]) for run, samples in joined}
-            decoded |= self._decode([samples for _, samples in joined], before=before, known=len(decoded))
+            joined_samples = [samples for _, samples in joined]
+            decoded |= self._decode(joined_samples, before=before, outlined=False, known=len(decoded))
             probed.done[wanted] = True
         choice = self.choice(decoded)
         found = (choice.chosen, *choice.alternatives) if choice.chosen else ()
@@ -160,12 +161,13 @@ class QuerySearch:
         stretches: list[list[int]],
         *,
         before: Mapping[int, Sequence[int]] | None = None,
+        outlined: bool = True,
         known: int = 0,
     ) -> dict[int, Decoded]:
         """Decode stretches of samples. The state runs through each; those of similar length go side by side.
 
-        before: by first sample of a stretch, the samples through which the state runs before it, where masks
-        can wait; known: so many samples were decoded before, for the progress.
+        before: by first sample of a stretch, samples through which the state runs before it; outlined: with
+        masks, which can wait; known: so many samples were decoded before, for the progress.
         """
         ahead = before or {}
         self.video.fill(
@@ -180,7 +182,7 @@ class QuerySearch:
             size = max(BLOCK, self.predictor.largest_batch // len(group))
             for block in blocks_side_by_side(group, size):
                 features = self.video.pick(block)
-                answers, state = self.predictor.decode(self.query, features, state, outlined=before is None)
+                answers, state = self.predictor.decode(self.query, features, state, outlined=outlined)
                 for sample, said in zip(block, answers, strict=True):
                     decoded.setdefault(sample, said)
                 self.progress("decode", known + len(decoded), total)
@@ -211,8 +213,7 @@ def scores_of(decoded: Mapping[int, Decoded]) -> dict[int, float]:
 
 
 def before_in_stretch(sample: int, run: Sequence[int]) -> list[int]:
-    """The samples of a run before one of them, in the same stretch of time: what is decoded there is mostly
-    stored there too."""
+    """The samples of a run before one of them, in the same stretch of time: its chunks are read in any case."""
     return [other for other in run if other < sample and other // STRETCH == sample // STRETCH]
 
 

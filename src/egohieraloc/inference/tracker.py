@@ -25,7 +25,6 @@ from egohieraloc.inference.propagation import passed_on
 from egohieraloc.models.qam import QamState
 from egohieraloc.query import Query
 from egohieraloc.types import Box, Frame, FramePrediction, Ints, Mask, Rgb
-from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 BLOCK = 32  # frames decoded at a time when walking backwards
@@ -52,7 +51,7 @@ def follow(
 ) -> Iterator[FramePrediction]:
     """Search one sample after the other for what `box` shows in the frame `shown`; an answer for each."""
     height, width = shown.rgb.shape[:2]
-    letterbox = Letterbox(width, height, predictor.config.input_size)
+    letterbox = predictor.letterbox(width, height)
     original = _template(predictor, shown, box)
     updated: _Template | None = None
     shown_before: SearchTemplate | None = None
@@ -90,11 +89,11 @@ def stored_samples(video: Video, encoded: EncodedVideo, samples: Iterable[int]) 
 
 def encoded_samples(predictor: Predictor, video: Video, indices: Ints) -> Iterator[EncodedSample]:
     """Frames by number, which rise or fall throughout, encoded some at a time: each core takes one."""
-    frames, size = _walk(video, indices), predictor.config.input_size
+    frames = _walk(video, indices)
     while some := list(islice(frames, CHUNK)):
         sides = [frame.rgb.shape[:2] for frame in some]
         packed = predictor.encode(
-            [Letterbox(w, h, size).apply(f.rgb) for f, (h, w) in zip(some, sides, strict=True)]
+            [predictor.letterbox(w, h).apply(f.rgb) for f, (h, w) in zip(some, sides, strict=True)]
         )
         for place, frame in enumerate(some):
             features = packed[place : place + 1]

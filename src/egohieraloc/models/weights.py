@@ -109,7 +109,9 @@ class Weights:
         network, config = self.network, self.network.config
         digest = hashlib.blake2b(digest_size=8)
         digest.update(
-            json.dumps([config.input_size, to_dict(config.backbone), to_dict(config.neck)]).encode()
+            json.dumps(
+                [config.input_size, config.square_canvas, to_dict(config.backbone), to_dict(config.neck)]
+            ).encode()
         )
         for part in (network.backbone, network.neck):
             for name, value in part.state_dict().items():

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -82,6 +82,8 @@ def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
 
     asked = read(NetworkConfig())
     recipe = read(override(preset(asked.preset), NETWORK if asked.paper else ()))
+    if recipe.source == "footage":  # frames of many shapes side by side; it is asked as it was trained
+        recipe = replace(recipe, network=replace(recipe.network, square_canvas=True))
     borderless = recipe.source == "composed" and not recipe.composer.borders
     if recipe.optim.close_ups and borderless:
         raise ConfigError(

@@ -190,7 +190,7 @@ def query_of(image: torch.Tensor, box: torch.Tensor) -> Query:
 
 def _letterbox(clip: ComposedClip, predictor: Predictor) -> Letterbox:
     side = clip.frames[0].shape[0]
-    return Letterbox(side, side, predictor.config.input_size)
+    return predictor.letterbox(side, side)
 
 
 def _video(
