@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 
 from egohieraloc.files import write_json
 from egohieraloc.query import Query
 from figures import Outcome, outcome, print_outcomes
-from hard_clips import Difficulty, further_views, hard_clips
+from hard_clips import FRAME_PX, Difficulty, further_views, hard_clips
 from hard_heldout import groups_of, questions
 from options import answer_options
 from refusal import answering_localizer, print_differences, print_rows, rows_by_group, to_json
@@ -28,6 +29,8 @@ def main() -> None:
     parser = answer_options(__doc__)
     parser.add_argument("--clips", type=Path, required=True, help="composed clips are kept here")
     parser.add_argument("--questions", type=int, default=640, help="of a round, a multiple of 16")
+    parser.add_argument("--every", type=int, default=1, help="ask every n-th of them")
+    parser.add_argument("--frame-px", type=int, default=FRAME_PX, help="448: faster")
     parser.add_argument("--rounds", type=int, default=1, help="each with clips of its own")
     parser.add_argument("--views", type=int, default=3, help="at most so many, up to the sides of an object")
     parser.add_argument("--workers", type=int, default=2, help="processes that compose clips")
@@ -46,9 +49,17 @@ def main() -> None:
         for seed in range(options.rounds):
             started = time.perf_counter()
             size = options.questions
-            halves = hard_clips(options.data, options.clips, size, seed=seed, workers=options.workers)
+            halves = hard_clips(
+                options.data,
+                options.clips,
+                size,
+                seed=seed,
+                frame_px=options.frame_px,
+                workers=options.workers,
+            )
             further = further_views(options.data, size, options.views - 1, seed=seed)
-            for question in questions(localizer.predictor, halves, seed=seed):
+            asked = islice(questions(localizer.predictor, halves, seed=seed), None, None, options.every)
+            for question in asked:
                 views = [question.clip.query, *further[question.side][question.number]]
                 difficulties.append(question.clip.difficulty)
                 for count in counts:

@@ -66,6 +66,9 @@ class Told(Localizer):
         self.track_, self.cache = track, cache
         self.config = override(LocalizerConfig(), ["place.fusion.thickness_share=0"])
 
+    def _prepare_search(self, info):
+        pass
+
     def encode(self, video, **options):
         return video.sampled()
 

@@ -54,9 +54,9 @@ from egohieraloc.types import (
     ResponseTrack,
     Rgb,
     SampledVideo,
+    VideoInfo,
 )
 from egohieraloc.versions import versions
-from egohieraloc.video.letterbox import Letterbox
 from egohieraloc.video.reader import Video
 
 logger = logging.getLogger(__name__)
@@ -185,7 +185,7 @@ class Localizer:
         """Answer from stored features; frames are decoded and encoded only where there are none yet, and
         a few of the best appearances for a look back or a second look."""
         query = _asked(query)
-        self._prepare_search(encoded.letterbox)
+        self._prepare_search(encoded.video.info)
         search = self._search(query, encoded, progress)
         found = completed(search, answer(search, search.decode(search.coarse_scores())))
         return Result(
@@ -199,9 +199,9 @@ class Localizer:
             versions=self._versions(found.look),
         )
 
-    def _prepare_search(self, letterbox: Letterbox) -> None:
+    def _prepare_search(self, info: VideoInfo) -> None:
         looks_back = self.config.search.look_back and self.config.temporal.rule != "paper"
-        self.predictor.prepare_search(letterbox, back=looks_back)
+        self.predictor.prepare_search(self.predictor.letterbox(info.width, info.height), back=looks_back)
 
     def foreground(self, query: Query | str | Path) -> QueryMask:
         """What of a query will be searched: its pixels as the network sees them."""
@@ -262,7 +262,7 @@ class Localizer:
         """
         video, query = _opened(video), _asked(query)
         clock = _Clock()
-        self._prepare_search(self.predictor.letterbox(video.info.width, video.info.height))
+        self._prepare_search(video.info)
         encoded = self.encode(video, until_s=until_s, progress=progress)
         clock.lap("read the video")
         result = self.ask(query, encoded, progress=progress)

@@ -42,14 +42,16 @@ def packed(predictor: Predictor) -> PackedFeatures:
     return predictor.encode(canvases)
 
 
-def test_a_canvas_may_be_square(predictor: Predictor) -> None:
+def test_a_canvas_may_be_square() -> None:
     """As the paper pads; features of both kinds are kept apart."""
-    config = predictor.config
-    weights = Weights(predictor.network, Calibration(), "test")
-    padded = Predictor(weights.with_settings(replace(config, square_canvas=True)), device="cpu")
-    assert predictor.letterbox(160, 90).canvas_size == (256, 160)
-    assert padded.letterbox(160, 90).canvas_size == (224, 224)
-    assert padded.features_fingerprint != predictor.features_fingerprint
+    tight = Weights(EgoHieraLocNet(preset("tiny")).eval(), Calibration(), "test")
+    square = tight.with_settings(replace(tight.network.config, square_canvas=True))
+    one, other = (Predictor(weights, device="cpu") for weights in (tight, square))
+    assert (one.letterbox(160, 90).canvas_size, other.letterbox(160, 90).canvas_size) == (
+        (256, 160),
+        (224, 224),
+    )
+    assert one.features_fingerprint != other.features_fingerprint
 
 
 def test_score_is_how_sure_the_best_cell_is(predictor: Predictor, packed: PackedFeatures) -> None:

@@ -224,7 +224,7 @@ def test_what_could_not_be_compiled_is_tried_again(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_nobody_waits_for_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shapes that newer ones have pushed out, and all that wait when the program ends; they may come again."""
+    """Shapes that newer ones pushed out, and all that wait when the program ends; they may come again."""
     may_go_on, real, compiled_shapes = Event(), graphs.compile_model, list[int]()
 
     def slowly(model: Any, **options: Any) -> Any:

@@ -213,7 +213,7 @@ def scores_of(decoded: Mapping[int, Decoded]) -> dict[int, float]:
 
 
 def before_in_stretch(sample: int, run: Sequence[int]) -> list[int]:
-    """The samples of a run before one of them, in the same stretch of time: its chunks are read in any case."""
+    """The samples of a run before one of them, in the same stretch: its chunks are read in any case."""
     return [other for other in run if other < sample and other // STRETCH == sample // STRETCH]
 
 

@@ -1,5 +1,5 @@
-"""The encoder compiled by torch for one length of batch: fastest on a GPU, after a quarter of a minute for each
-shape of frames. Torch compiles eight of them; others are run as they are.
+"""The encoder compiled by torch for one length of batch: fastest on a GPU, after a quarter of a minute for
+each shape of frames. Torch compiles eight of them; others are run as they are.
 
 For hours of video (`--engine compiled`); the fused blocks, which need no compiling, are nearly as fast.
 """
