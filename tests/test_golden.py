@@ -14,6 +14,7 @@ import pytest
 
 from egohieraloc import Localizer, Query, Video, demo
 from egohieraloc.cli.demo import DEMO_SETTINGS, compare_place
+from egohieraloc.models.weights import find_weights, load_weights
 from egohieraloc.result import Result
 from egohieraloc.types import Localization3D, ResponseTrack
 
@@ -42,6 +43,11 @@ def result(demo_cache: Path) -> Result:
 def track(result: Result) -> ResponseTrack:
     assert isinstance(result.track, ResponseTrack), result.track
     return result.track
+
+
+def test_what_was_remembered_with_these_weights_is_found_again() -> None:
+    """A memory is kept for ever: its readings are found by this name as long as the weights are the same."""
+    assert load_weights(find_weights("mini")).features_fingerprint == "2de23a8c952219f2"
 
 
 def test_the_last_appearance_is_the_known_one(track: ResponseTrack) -> None:

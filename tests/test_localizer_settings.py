@@ -88,7 +88,13 @@ def test_the_same_settings_change_nothing(model: Path, video: Video, cache: Path
 
 
 @pytest.mark.parametrize(
-    "word", ["network.input_size=256", "network.neck.signed=false", "network.backbone.image_size=256"]
+    "word",
+    [
+        "network.input_size=256",
+        "network.square_canvas=true",
+        "network.neck.signed=false",
+        "network.backbone.image_size=256",
+    ],
 )
 def test_what_changes_features_is_stored_apart(model: Path, video: Video, tmp_path: Path, word: str) -> None:
     for settings in ([], [word]):

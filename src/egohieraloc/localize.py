@@ -54,7 +54,6 @@ from egohieraloc.types import (
     ResponseTrack,
     Rgb,
     SampledVideo,
-    VideoInfo,
 )
 from egohieraloc.versions import versions
 from egohieraloc.video.reader import Video
@@ -157,14 +156,24 @@ class Localizer:
         dense: read every sample now. Else every second one is, and the others where a question needs them:
         the answer is the same.
         """
-        sampled = video.sampled(self.config.search.fps, indices=indices)
-        name = f"{video.content_hash} {self.predictor.features_fingerprint}".encode()
-        key = hashlib.blake2b(name + sampled.frame_index.tobytes(), digest_size=12).hexdigest()
-        encoded = self._stored(sampled, key, video).until(until_s)
+        encoded = self._known(video, indices, until_s)
+        self._prepare_encoding(encoded)
         if dense:
             encoded.fill(all_chunks(len(encoded)), progress=progress)
         encoded.remember(progress=progress)
         return encoded
+
+    def _known(self, video: Video, indices: Ints | None, until_s: float | None) -> EncodedVideo:
+        """A video with what was made of it before."""
+        sampled = video.sampled(self.config.search.fps, indices=indices)
+        name = f"{video.content_hash} {self.predictor.features_fingerprint}".encode()
+        key = hashlib.blake2b(name + sampled.frame_index.tobytes(), digest_size=12).hexdigest()
+        return self._stored(sampled, key, video).until(until_s)
+
+    def _prepare_encoding(self, encoded: EncodedVideo) -> None:
+        """Get ready to read a video, unless the last chunk that a first reading makes is there."""
+        if not all(encoded.store.has(number) for number in sparse_chunks(len(encoded))[-1:]):
+            self.predictor.prepare_encoding(encoded.letterbox)
 
     def reopen(self, sampled: SampledVideo, key: str) -> EncodedVideo:
         """A video that was encoded before, by its samples and the `key` of its store. The video itself is
@@ -175,8 +184,6 @@ class Localizer:
         letterbox = self.predictor.letterbox(sampled.info.width, sampled.info.height)
         reading = Reading(sampled, letterbox, self.predictor, video)
         store, memory = FeatureStore.of(self.cache, key), RegionMemory.of(self.cache, key)
-        if not all(store.has(number) for number in sparse_chunks(len(sampled))[-1:]):  # the last one made
-            self.predictor.prepare_encoding(letterbox)
         return EncodedVideo(sampled, letterbox, store, reading, memory)
 
     def ask(
@@ -185,7 +192,7 @@ class Localizer:
         """Answer from stored features; frames are decoded and encoded only where there are none yet, and
         a few of the best appearances for a look back or a second look."""
         query = _asked(query)
-        self._prepare_search(encoded.video.info)
+        self._prepare_search(encoded)
         search = self._search(query, encoded, progress)
         found = completed(search, answer(search, search.decode(search.coarse_scores())))
         return Result(
@@ -199,9 +206,9 @@ class Localizer:
             versions=self._versions(found.look),
         )
 
-    def _prepare_search(self, info: VideoInfo) -> None:
+    def _prepare_search(self, encoded: EncodedVideo) -> None:
         looks_back = self.config.search.look_back and self.config.temporal.rule != "paper"
-        self.predictor.prepare_search(self.predictor.letterbox(info.width, info.height), back=looks_back)
+        self.predictor.prepare_search(encoded.letterbox, back=looks_back)
 
     def foreground(self, query: Query | str | Path) -> QueryMask:
         """What of a query will be searched: its pixels as the network sees them."""
@@ -262,8 +269,10 @@ class Localizer:
         """
         video, query = _opened(video), _asked(query)
         clock = _Clock()
-        self._prepare_search(video.info)
-        encoded = self.encode(video, until_s=until_s, progress=progress)
+        encoded = self._known(video, None, until_s)
+        self._prepare_encoding(encoded)  # wanted first
+        self._prepare_search(encoded)
+        encoded.remember(progress=progress)
         clock.lap("read the video")
         result = self.ask(query, encoded, progress=progress)
         clock.lap("search for the object")

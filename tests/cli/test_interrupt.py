@@ -20,6 +20,7 @@ from egohieraloc.inference import store
 from egohieraloc.inference.chunks import PHASES, STRETCH, all_chunks, samples_of
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.store import FeatureStore
+from egohieraloc.models import graphs
 from egohieraloc.report import draw
 from untrained import run_command, untrained_model
 
@@ -76,7 +77,7 @@ def interrupting(function: Callable[..., Any], call: int) -> Callable[..., Any]:
 
 
 def interrupted_save(call: int) -> Callable[..., None]:
-    """`save_file`, pressing Ctrl-C at its n-th call when half of a file is written."""
+    """`save_file`, which presses Ctrl-C at its n-th call and leaves half of a file."""
     calls, save_file = 0, store.save_file
 
     def wrapped(tensors: dict[str, np.ndarray], path: Path, metadata: dict[str, str]) -> None:
@@ -86,6 +87,7 @@ def interrupted_save(call: int) -> Callable[..., None]:
             Path(path).write_bytes(b"half")
             signal.raise_signal(signal.SIGINT)
             time.sleep(0.2)
+            raise OSError("cut off")
         save_file(tensors, path, metadata)
 
     return wrapped
@@ -101,7 +103,7 @@ def stored(folder: Path) -> list[bool]:
     ("owner", "name", "broken", "chunks"),
     [
         (Predictor, "encode", interrupting(Predictor.encode, 6), 5),  # reading the video
-        (store, "save_file", interrupted_save(3), 3),  # keeping what is known of it
+        (store, "save_file", interrupted_save(3), 2),  # keeping what is known of it
         (Predictor, "coarse", interrupting(Predictor.coarse, 2), CHUNKS // 2),  # looking
         (Predictor, "decode", interrupting(Predictor.decode, 2), CHUNKS),  # looking closely
         (result, "write_image", interrupting(result.write_image, 2), CHUNKS),  # writing the answer
@@ -141,6 +143,16 @@ def test_nothing_half_written_stays_and_the_next_run_works(
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert len(result["curve"]["raw"]) == SAMPLES
     assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_graphs_that_wait_are_dropped_at_the_end(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[bool] = []
+    monkeypatch.setattr(graphs, "stop_compiling", lambda: stopped.append(True))
+    words[1] = str(tmp_path / "gone.mp4")
+    assert run_command(words, monkeypatch) == 2
+    assert stopped == [True]
 
 
 def test_an_earlier_answer_is_left_as_it_was(

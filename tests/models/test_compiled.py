@@ -21,6 +21,7 @@ from egohieraloc import Localizer, Query, Video, demo
 from egohieraloc.config import preset
 from egohieraloc.errors import ConfigError, WeightsError
 from egohieraloc.images import write_image
+from egohieraloc.inference.chunks import STRETCH
 from egohieraloc.inference.packing import unpack
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.models import compiled, graphs
@@ -156,13 +157,13 @@ def test_the_first_question_compiles_nothing_more(
 
 
 def test_reading_compiles_the_encoder_alone(tiny: Weights, compilations: list[bool], tmp_path: Path) -> None:
-    """And only where something is left to read."""
-    for number, image in enumerate(images(5, 160)):
-        write_image(tmp_path / f"{number}.png", image)
-    for more in (1, 0):
+    """And only where something is left to read before the query time."""
+    for number in range(STRETCH + 2):
+        write_image(tmp_path / f"{number:02}.png", images(1, 160)[0])
+    for until_s, more in ((2.0, 1), (2.0, 0), (None, 1), (None, 0)):
         localizer = Localizer(tiny, device="cpu", cache=tmp_path / "c")
         before = len(compilations)
-        localizer.encode(Video.open(tmp_path))
+        localizer.encode(Video.open(tmp_path), until_s=until_s)
         assert len(compilations) == before + more
 
 

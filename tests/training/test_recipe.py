@@ -72,6 +72,10 @@ def test_words_override_the_file_and_the_preset(tmp_path: Path) -> None:
         ("[optim]\nsteps = 'many'", "'optim.steps' must be int"),
         ("[optim", "Cannot read the recipe"),
         ("[optim]\nclose_ups = true\n[composer]\nborders = false", "Close-ups are squares of square frames"),
+        (
+            "network.square_canvas = true\ncomposer.borders = false",
+            "asked on canvases like those it was trained",
+        ),
     ],
 )
 def test_bad_recipes(tmp_path: Path, text: str, message: str) -> None:

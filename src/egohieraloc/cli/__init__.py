@@ -63,8 +63,8 @@ def main() -> None:
 
 
 def _leave_graphs() -> None:
-    """The graph that is being compiled cannot be interrupted, some tenths of a second; those that wait are
-    left."""
+    """Graphs being compiled cannot be interrupted and take some tenths of a second; those still waiting are
+    dropped."""
     graphs = sys.modules.get("egohieraloc.models.graphs")
     if graphs is not None:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)

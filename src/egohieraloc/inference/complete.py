@@ -1,4 +1,4 @@
-"""The whole appearance: from the part that looks like the query to all that looks like that part.
+"""The whole appearance: from the part that looks like the query to all that looks like either.
 
 An object turns and is cut off while it is in view. Its best sample shows it in the same light and from nearly
 the same side as its neighbours, so with the query it finds them where the query alone does not. A walk from

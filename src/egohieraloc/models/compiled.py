@@ -25,7 +25,7 @@ from egohieraloc.documents import parse_json
 from egohieraloc.errors import ConfigError, EgoHieraLocError, WeightsError
 from egohieraloc.files import atomic_path
 from egohieraloc.models.dpm import Dpm
-from egohieraloc.models.graphs import FrameGraph, PartGraph, compile_model, core
+from egohieraloc.models.graphs import MOST_SHAPES, FrameGraph, PartGraph, compile_model, core
 from egohieraloc.models.neck import FrameFeatures
 from egohieraloc.models.network import EgoHieraLocNet
 from egohieraloc.models.ram import Ram, RamOutput
@@ -96,7 +96,8 @@ class CompiledDecoder(nn.Module):
         self._neck = network.config.neck
         self._tokens = sum((size // 16) ** 2 for size in network.config.query_sizes)
         look, outline = _in_two(graph.model())
-        self._look = FrameGraph(look, exact=without_tiles(), together=2)
+        most = 2 * MOST_SHAPES + 1  # with queries of one view and two, and the look back's
+        self._look = FrameGraph(look, exact=without_tiles(), together=2, most=most)
         self._outline = FrameGraph(outline, exact=without_tiles())
 
     def prepare(self, height: int, width: int) -> None:

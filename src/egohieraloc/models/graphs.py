@@ -16,7 +16,7 @@ from torch import Tensor
 from egohieraloc.threads import usable_cores
 
 Shape = tuple[int, ...]
-MOST_SHAPES = 16  # kept ready: seven shapes of video with queries of one view and two, and the look back's
+MOST_SHAPES = 7  # of video kept ready
 MOST_AT_ONCE = 8  # frames: each takes memory of its own, and a chunk of features has no more
 
 
@@ -42,10 +42,12 @@ class FrameGraph:
     fixed: with open ones a frame takes longer, and OpenVINO prepares itself for each that it meets.
     """
 
-    def __init__(self, model: Any, *, exact: bool = False, together: int = 1) -> None:
+    def __init__(
+        self, model: Any, *, exact: bool = False, together: int = 1, most: int = MOST_SHAPES
+    ) -> None:
         """`exact`: in full precision also where the processor is faster in less; `together`: so many frames
-        on one core, for a graph of many small layers."""
-        self._model, self._exact, self._together = model, exact, together
+        on one core, for a graph of many small layers; `most`: shapes that stay ready."""
+        self._model, self._exact, self._together, self._most = model, exact, together, most
         self._ready: dict[tuple[Shape, ...], Future[Any]] = {}
 
     def prepare(self, frames: Sequence[Shape], query: Sequence[Shape] = ()) -> Future[Any]:
@@ -56,7 +58,7 @@ class FrameGraph:
         if queue is None or _failed(queue):
             queue = compiler().submit(self._compiled, shapes)
         self._ready[shapes] = queue  # the one used last comes last
-        if len(self._ready) > MOST_SHAPES:
+        if len(self._ready) > self._most:
             self._ready.pop(next(iter(self._ready))).cancel()
         return queue
 

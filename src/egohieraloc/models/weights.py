@@ -108,11 +108,9 @@ class Weights:
         """Of all that decides what the network says of a frame; part of the key of stored features."""
         network, config = self.network, self.network.config
         digest = hashlib.blake2b(digest_size=8)
-        digest.update(
-            json.dumps(
-                [config.input_size, config.square_canvas, to_dict(config.backbone), to_dict(config.neck)]
-            ).encode()
-        )
+        decisive = [config.input_size, to_dict(config.backbone), to_dict(config.neck)]
+        # Named only where it is set: codewords from before it was there are still found.
+        digest.update(json.dumps(decisive + ["square canvas"] * config.square_canvas).encode())
         for part in (network.backbone, network.neck):
             for name, value in part.state_dict().items():
                 digest.update(name.encode() + value.cpu().numpy().tobytes())

@@ -89,6 +89,11 @@ def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
         raise ConfigError(
             "Close-ups are squares of square frames: set optim.close_ups=false or composer.borders=true."
         )
+    if recipe.network.square_canvas and borderless:
+        raise ConfigError(
+            "A network is asked on canvases like those it was trained on: set network.square_canvas=false or "
+            "composer.borders=true."
+        )
     return recipe
 
 

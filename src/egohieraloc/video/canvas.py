@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import isqrt
+
 STEP = 32  # the network's largest stride: sides of a canvas are multiples of it
-WIDE = 4 / 3  # images wider than this have nearly as many pixels as one of this shape
-WIDEST = 4.0
+WIDE = Fraction(4, 3)  # images wider than this have nearly as many pixels as one of this shape
+WIDEST = Fraction(4)
 
 Size = tuple[int, int]  # width and height
 
@@ -17,10 +20,10 @@ def canvas_for(width: int, height: int, size: int) -> tuple[Size, Size]:
     ninth fewer. The canvas ends less than `STEP` pixels beyond the image.
     """
     longer, shorter = max(width, height), min(width, height)
-    aspect = min(longer / shorter, WIDEST)
+    aspect = min(Fraction(longer, shorter), WIDEST)
     side = size
     if aspect > WIDE:
-        side = max(STEP, int(size * (aspect / WIDE) ** 0.5) // STEP * STEP)
+        side = max(STEP, isqrt(int(size**2 * aspect / WIDE)) // STEP * STEP)
     content = max(1, round(width * side / longer)), max(1, round(height * side / longer))
     return (_stepped(content[0]), _stepped(content[1])), content
 
