@@ -209,9 +209,7 @@ class TemporalConfig:
     extend_share: float = 0.1  # ... and reaches as far as the curve stays above this one
     weighed_share: float = 0.5  # of the highest confidence: where looks are weighed, the last above it wins
     bridge: int = 2  # samples; gaps up to this long do not end an appearance
-    complete: float = (
-        0.7  # `extend`: neighbours that show the query or its best sample at least so surely join it
-    )
+    complete: float = 0.7  # `extend`: neighbours that score this by query and best sample together join it
     complete_reach: int = 150  # samples beyond either end of what the query found that are looked at for it
     max_alternatives: int = 3
 

@@ -22,7 +22,7 @@ Cell = TypeVar("Cell", bound=np.generic)
 
 @dataclass(frozen=True)
 class Letterbox:
-    """An image of width x height, centred on a black canvas that is hardly larger, or square: see canvas.py."""
+    """An image of width x height, centred on a black canvas, square or hardly larger: see canvas.py."""
 
     width: int
     height: int
