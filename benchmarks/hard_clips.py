@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 
 import cv2
@@ -157,7 +158,7 @@ def hard_clips(
     each = count // len(kinds)
     compose = partial(_compose_kind, data, split, frame_px, crowded, folder, each, seed, device)
     if device == "cpu" and workers > 1:
-        with ProcessPoolExecutor(workers) as pool:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             paths = list(pool.map(compose, kinds))
     else:
         paths = [compose(kind) for kind in kinds]

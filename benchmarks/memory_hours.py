@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from egohieraloc.training.composer.composed_videos import compose_halves
 from egohieraloc.training.composer.packs import Packs, read_packs
 from egohieraloc.types import Ints, ResponseTrack, Rgb
 from egohieraloc.video.letterbox import Letterbox
+from speed import shown_again
 
 FPS = 5.0
 ASKED = 5  # times
@@ -219,8 +221,11 @@ def long_video(folder: Path, hours: float, like: EncodedVideo) -> EncodedVideo:
     order, clip = row_of(folder, hours)
     index = np.arange(len(order) * STRETCH)
     video = replace(like.video, frame_index=index, time_s=index / FPS, sample_fps=FPS)
-    store = Repeated(folder / "footage", order, clip)
-    return replace(like, video=video, store=store, reading=None, memory=remembered(folder, hours))
+    store, memory = Repeated(folder / "footage", order, clip), remembered(folder, hours)
+    # A look back at other footage reads the clip's beginning, which does not show the object either.
+    rows = np.where(order < clip, order, 0)[:, None] * STRETCH + np.arange(STRETCH)
+    frames = partial(shown_again, like, rows.ravel(), STRETCH)
+    return replace(like, video=video, store=store, reading=None, memory=memory, pixels=frames)
 
 
 def changed(words: Codes, random: np.random.Generator) -> Codes:

@@ -11,7 +11,10 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +25,7 @@ from egohieraloc.inference.encoded import EncodedVideo, write_features
 from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.settings import override
+from egohieraloc.types import Frame, Ints
 
 
 def repeated(encoded: EncodedVideo, minutes: float, folder: Path) -> EncodedVideo:
@@ -32,7 +36,16 @@ def repeated(encoded: EncodedVideo, minutes: float, folder: Path) -> EncodedVide
     for start in range(0, len(order), STRETCH):
         write_features(whole[order[start : start + STRETCH]], store, memory, start=start)
     video = replace(encoded.video, frame_index=np.arange(len(order)), time_s=np.arange(len(order)) / 5)
-    return replace(encoded, video=video, store=store, reading=None, memory=memory)
+    frames = partial(shown_again, encoded, order, len(whole))
+    return replace(encoded, video=video, store=store, reading=None, memory=memory, pixels=frames)
+
+
+def shown_again(encoded: EncodedVideo, order: Ints, period: int, numbers: Sequence[int]) -> Iterator[Frame]:
+    """Frames of a row of an encoded video's samples, `order`; those of one period are read in one go."""
+    for _, group in groupby(numbers, lambda number: number // period):
+        asked = {int(order[number]): number for number in group}
+        for sample, frame in encoded.frames(asked).items():
+            yield replace(frame, index=asked[sample])
 
 
 def main() -> None:
