@@ -267,7 +267,12 @@ class Localizer:
         in_3d: also where it is, seen from the camera at the query time. Camera poses come from the video
         itself, unless `space` brings them.
         """
-        video, query = _opened(video), _asked(query)
+        video = _opened(video)
+        result = self._seen_last(_asked(query), video, until_s, progress)
+        return self._placed(result, lambda: video, space, progress) if in_3d else result
+
+    def _seen_last(self, query: Query, video: Video, until_s: float | None, progress: Progress) -> Result:
+        """`locate` without the place in space."""
         clock = _Clock()
         encoded = self._known(video, None, until_s)
         self._prepare_encoding(encoded)  # wanted first
@@ -276,8 +281,7 @@ class Localizer:
         clock.lap("read the video")
         result = self.ask(query, encoded, progress=progress)
         clock.lap("search for the object")
-        result = replace(result, timings_s=clock.laps)
-        return self._placed(result, lambda: video, space, progress) if in_3d else result
+        return replace(result, timings_s=clock.laps)
 
     def locate_many(
         self,
