@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from documented import check_command
+from egohieraloc.ablations import find_ablation
 from egohieraloc.config import PRESETS
 from egohieraloc.localize import LocalizerConfig
 from egohieraloc.settings import to_dict
 
-PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("benchmarks.md", "devices.md", "figures.md")]
+NAMES = ("benchmarks.md", "devices.md", "experiments.md", "figures.md", "results.md")
+PAGES = [Path(__file__).parents[2] / "docs" / name for name in NAMES]
 TEXT = "\n".join(page.read_text() for page in PAGES)
 COMMANDS = sorted({" ".join(c.split()) for c in re.findall(r"(?:^|`)(egohieraloc [a-z][^`\n]*)", TEXT, re.M)})
 
@@ -22,7 +24,12 @@ def test_there_are_commands():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_documented_command_exists(command):
-    check_command(shlex.split(command)[1:])
+    words = shlex.split(command, comments=True)[1:]
+    if words[:2] == ["ablations", "run"]:
+        if words[2] != "NAME":
+            find_ablation(words[2])
+        words = words[3:]
+    check_command(words)
 
 
 def test_documented_settings_exist():
