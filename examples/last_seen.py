@@ -6,7 +6,8 @@ python examples/last_seen.py [VIDEO --image FRAME.jpg --box X,Y,W,H] [--out FOLD
 import argparse
 from pathlib import Path
 
-from egohieraloc import Box, Localizer, NotFound, Query, demo, save_report
+from egohieraloc import EgoHieraLocError, Localizer, NotFound, Query, demo, save_report
+from egohieraloc.query import parse_box
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("video", nargs="?", type=Path, default=demo.CLIP)
@@ -16,16 +17,17 @@ parser.add_argument("--out", type=Path, help="folder for a report")
 options = parser.parse_args()
 
 box = demo.load_truth().query_box if options.image == demo.QUERY else None  # None: the whole image
-if options.box:
-    box = Box.from_xywh(*map(float, options.box.split(",")))
-query = Query.from_image(options.image, box=box)
-
-localizer = Localizer.from_pretrained()
-result = localizer.locate(query, options.video)
+try:
+    if options.box:
+        box = parse_box(options.box)
+    query = Query.from_image(options.image, box=box)
+    result = Localizer.from_pretrained().locate(query, options.video)
+except EgoHieraLocError as error:
+    parser.error(str(error))  # ends with 2
 print(result.summary)
 
 if isinstance(result.track, NotFound):
-    raise SystemExit(1)
+    raise SystemExit(3)  # as the command line does
 print(f"{len(result.track)} samples from {result.track.start_s:.1f} s to {result.track.end_s:.1f} s")
 for prediction in result.track:
     x1, y1, x2, y2 = prediction.box

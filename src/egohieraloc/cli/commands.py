@@ -118,7 +118,18 @@ def load_command(name: str) -> Any:
         holder.add_typer(defined, name=name, cls=ListingGroup)
     else:
         holder.command(name)(defined)
-    return typer.main.get_group(holder).commands[name]
+    loaded = typer.main.get_group(holder).commands[name]
+    _name_arguments(loaded)
+    return loaded
+
+
+def _name_arguments(command: Any) -> None:
+    """Arguments are VIDEO in every help text, as other texts write them, and not `{video}`."""
+    for parameter in command.params:
+        if parameter.param_type_name == "argument" and parameter.metavar is None:
+            parameter.metavar = parameter.name.upper()
+    for inner in getattr(command, "commands", {}).values():
+        _name_arguments(inner)
 
 
 def _stand_in() -> None:

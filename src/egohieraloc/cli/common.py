@@ -30,7 +30,9 @@ Engine = Annotated[
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="Change a setting, e.g. temporal.rule=paper or network.dpm.top_k=1. Repeatable."
+        "--set",
+        metavar="NAME=VALUE",
+        help="Change a setting, e.g. temporal.rule=paper or network.dpm.top_k=1. Repeatable.",
     ),
 ]
 Paper = Annotated[
@@ -50,11 +52,13 @@ QueryImages = Annotated[
     list[Path] | None,
     typer.Option(
         "--query",
+        metavar="IMAGE",
         help="An image of the object: a crop, or with --box a frame. Repeat it for images from other sides.",
     ),
 ]
 QueryBoxes = Annotated[
-    list[str] | None, typer.Option("--box", help="Where the object is in the image: x,y,w,h. One per image.")
+    list[str] | None,
+    typer.Option("--box", metavar="X,Y,W,H", help="Where the object is in the image. One per image."),
 ]
 
 
@@ -78,7 +82,9 @@ Moments = Annotated[
 QueryMasks = Annotated[
     list[Path] | None,
     typer.Option(
-        "--query-mask", help="The object's pixels in the query image, white on black. One per image."
+        "--query-mask",
+        metavar="IMAGE",
+        help="The object's pixels in the query image, white on black. One per image.",
     ),
 ]
 

@@ -89,6 +89,13 @@ class RunOptions:
         return {"model": model, "weights": weights, **sam, **to_dict(self.system.config)}
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrekOptions(RunOptions):
+    """Those of TREK-150, whose annotations are a folder."""
+
+    annotations: score.TrekFolder
+
+
 def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command that takes `RunOptions` and writes to a file of its own name."""
     return lambda function: app.command(name)(spread(function, out=Path(f"{name}.jsonl")))
@@ -227,7 +234,7 @@ def eval_egotracks(
 
 
 @command("trek150")
-def eval_trek150(run: RunOptions, protocol: score.TrekProtocolOption = score.TrekProtocol.ope) -> None:
+def eval_trek150(run: TrekOptions, protocol: score.TrekProtocolOption = score.TrekProtocol.ope) -> None:
     """TREK-150: every frame of a sequence, from its start, its anchors or its interactions."""
     sequences = list(read_trek150(run.annotations))
     about = run_info("trek150", config={"protocol": protocol.value, **run.model_info}, seed=SEED)

@@ -47,11 +47,12 @@ def export(
 def draw_map(
     results: Annotated[
         list[Path],
-        typer.Argument(help="Folders of answers from one video, asked with --3d.", metavar="RESULT..."),
+        typer.Argument(help="Folders of answers from one video, asked with --3d.", metavar="RESULT"),
     ],
     out: Annotated[Path, typer.Option(help="Folder for map.html, map.ply and map.json.")] = Path("map"),
     name: Annotated[
-        list[str] | None, typer.Option(help="What each object is called, in order; default: its folder.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="What each object is called, in order; default: its folder."),
     ] = None,
 ) -> None:
     """Show the last known places of several objects in one 3D view."""

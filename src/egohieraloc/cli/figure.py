@@ -42,12 +42,14 @@ Width = Annotated[float, typer.Option(min=1, help="Width in inches; a column is 
 Answers = Annotated[
     list[str],
     typer.Option(
-        "--answers", help="NAME=PATH of a method: a prediction file or a result folder. Repeatable."
+        "--answers", metavar="NAME=PATH", help="A method: a prediction file or a result folder. Repeatable."
     ),
 ]
 Annotations = Annotated[Path | None, typer.Option(help="The benchmark's annotation file or folder.")]
 Clips = Annotated[Path | None, typer.Option(help="Folder with the videos of the annotation file.")]
-Queries = Annotated[list[int] | None, typer.Option("--query", help="Number of a query, from 0. Repeatable.")]
+Queries = Annotated[
+    list[int] | None, typer.Option("--query", metavar="N", help="Number of a query, from 0. Repeatable.")
+]
 
 
 Zoom = Annotated[
@@ -165,7 +167,8 @@ def scene(
 @app.command()
 def lift(
     answers: Annotated[
-        list[str], typer.Option("--answers", help="NAME=DIR, a folder of `locate --3d --out`. Repeatable.")
+        list[str],
+        typer.Option("--answers", metavar="NAME=DIR", help="A folder of `locate --3d --out`. Repeatable."),
     ],
     out: Out = Path("lift.pdf"),
     annotations: Annotated[
@@ -230,7 +233,7 @@ def training(
     log: Annotated[Path, typer.Argument(help="log.jsonl of a training.")],
     out: Out = Path("training.pdf"),
     loss: Annotated[
-        list[str] | None, typer.Option(help="A loss in the log. Repeatable. [default: total]")
+        list[str] | None, typer.Option(metavar="LOSS", help="A loss in the log. Repeatable. [default: total]")
     ] = None,
     measure: Annotated[str, typer.Option(help="The validation measure.")] = "success",
     width: Width = style.COLUMN_IN,
@@ -272,7 +275,10 @@ def tradeoff(
 def sweep(
     table: Table,
     x: Column,
-    y: Annotated[list[str], typer.Option(help="Column of a measure. Repeatable; two have an axis each.")],
+    y: Annotated[
+        list[str],
+        typer.Option(metavar="COLUMN", help="Column of a measure. Repeatable; two have an axis each."),
+    ],
     out: Out = Path("sweep.pdf"),
     width: Width = style.COLUMN_IN,
 ) -> None:

@@ -32,7 +32,8 @@ def ask(
     name: Annotated[str | None, typer.Option("--object", help="Ask for a saved object by its name.")] = None,
     until: Annotated[str | None, typer.Option(help="Only what was before this date and time.")] = None,
     video: Annotated[
-        list[str] | None, typer.Option(help="Ask only this video, by id, path or name. Repeatable.")
+        list[str] | None,
+        typer.Option(metavar="VIDEO", help="Ask only this video, by id, path or name. Repeatable."),
     ] = None,
     others: Annotated[
         int, typer.Option(min=0, help="Further videos to ask for earlier sightings, once it was found.")

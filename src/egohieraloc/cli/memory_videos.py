@@ -29,7 +29,8 @@ VIDEO_ENDINGS = {
 
 def add(
     videos: Annotated[
-        list[Path], typer.Argument(help="Video files, folders of videos, or folders of images.")
+        list[Path],
+        typer.Argument(metavar="VIDEO", help="Video files, folders of videos, or folders of images."),
     ],
     *,
     memory: Folder = DEFAULT_FOLDER,
@@ -83,7 +84,7 @@ def list_videos(memory: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
 
 
 def remove(
-    videos: Annotated[list[str], typer.Argument(help="Videos by id, path or name.")],
+    videos: Annotated[list[str], typer.Argument(metavar="VIDEO", help="Videos by id, path or name.")],
     memory: Folder = DEFAULT_FOLDER,
 ) -> None:
     """Forget videos and what they answered. Your own files stay; recordings of a camera are deleted."""

@@ -27,7 +27,9 @@ app = typer.Typer(help="Score prediction files and prepare submissions.", no_arg
 
 SHOWN_PROBLEMS = 20
 FEW_QUERIES = 30  # below it a bootstrap has too few to draw from
-Annotations = Annotated[Path, typer.Option(help="The benchmark's annotation file (TREK-150: its folder).")]
+Annotations = Annotated[Path, typer.Option(help="The benchmark's annotation file.")]
+TrekFolder = Annotated[Path, typer.Option(help="TREK-150's folder, with a folder for each sequence.")]
+AnyAnnotations = Annotated[Path, typer.Option(help="The benchmark's annotation file (TREK-150: its folder).")]
 Predictions = Annotated[
     Path, typer.Option(help="Prediction file: ours, a challenge file, or a published one.")
 ]
@@ -121,7 +123,7 @@ def score_egotracks(
 
 @app.command("trek150")
 def score_trek150(
-    annotations: Annotations,
+    annotations: TrekFolder,
     predictions: Predictions,
     protocol: TrekProtocolOption = TrekProtocol.ope,
     json: Json = None,
@@ -171,8 +173,13 @@ def compare(
 
 @app.command()
 def seeds(
-    first: Annotated[list[Path], typer.Option(help="Results of a run (NAME.results.json). Repeat per seed.")],
-    second: Annotated[list[Path], typer.Option(help="Results of the other system's runs. Repeat per seed.")],
+    first: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="Results of a run (NAME.results.json). Repeat per seed."),
+    ],
+    second: Annotated[
+        list[Path], typer.Option(metavar="FILE", help="Results of the other system's runs. Repeat per seed.")
+    ],
     json: Json = None,
 ) -> None:
     """Compare runs with several seeds: Welch's t.
@@ -193,10 +200,12 @@ def seeds(
 @app.command()
 def submit(
     benchmark: Benchmark,
-    annotations: Annotations,
+    annotations: AnyAnnotations,
     predictions: Annotated[
         list[Path],
-        typer.Option(help="A prediction file. Repeat to join several (TREK-150's protocols)."),
+        typer.Option(
+            metavar="FILE", help="A prediction file. Repeat to join several (TREK-150's protocols)."
+        ),
     ],
     out: Out,
     clip_info: ClipInfo = None,
@@ -224,7 +233,7 @@ def submit(
 @app.command("validate")
 def check_submission(
     benchmark: Benchmark,
-    annotations: Annotations,
+    annotations: AnyAnnotations,
     submission: Annotated[Path, typer.Option("--submission", help="The file for the server.")],
     clip_info: ClipInfo = None,
 ) -> None:
