@@ -30,6 +30,7 @@ from egohieraloc.inference.answer import answer, maps_of
 from egohieraloc.inference.chunks import STRETCH, all_chunks, sparse_chunks
 from egohieraloc.inference.complete import completed
 from egohieraloc.inference.encoded import EncodedVideo
+from egohieraloc.inference.joined import JoinedVideo, likely_parts
 from egohieraloc.inference.live import LiveVideo
 from egohieraloc.inference.predict import Predictor, PreparedQuery
 from egohieraloc.inference.reading import Reading
@@ -213,6 +214,22 @@ class Localizer:
     def foreground(self, query: Query | str | Path) -> QueryMask:
         """What of a query will be searched: its pixels as the network sees them."""
         return self.predictor.prepare(_asked(query)).mask
+
+    def likely(
+        self, query: Query, videos: Sequence[EncodedVideo], *, progress: Progress = no_progress
+    ) -> dict[int, float]:
+        """Which of many videos, by rising time, may show the query: their numbers, and how sure a first look
+        is. They are searched as one long video is; `ask` answers for each."""
+        found: dict[int, float] = {}
+        shapes = [video.letterbox.canvas_size for video in videos]
+        for shape in dict.fromkeys(shapes):
+            numbers = [number for number, other in enumerate(shapes) if other == shape]
+            joined = JoinedVideo.of([videos[number] for number in numbers])
+            self.predictor.prepare_search(joined.letterbox)
+            search = self._search(query, joined, progress)
+            parts = likely_parts(search, joined, self.config.search.look_appearances)
+            found |= {numbers[part]: peak for part, peak in parts.items()}
+        return found
 
     def recall(self, query: Query, encoded: EncodedVideo, *, most: int = 5) -> list[Glimpse]:
         """The moments that look most like the query, from what is remembered alone: neither features nor the

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import made_up
-from egohieraloc.memory.asking import OTHERS, MemoryAnswer, VideoAnswer, ask_all
+from egohieraloc.memory.asking import OTHERS, SHARE, MemoryAnswer, VideoAnswer, ask_all
 from egohieraloc.memory.values import Sighting, VideoEntry
 from egohieraloc.memory.wall_clock import Start
 from egohieraloc.result import Result
@@ -64,7 +64,7 @@ class Shelf:
     st.integers(0, OTHERS),
 )
 @settings(deadline=None, max_examples=60)
-def test_the_answer_is_the_latest_of_the_answers_one_by_one(
+def test_the_answer_is_the_latest_of_the_sure_answers_one_by_one(
     videos: list[tuple[int, int, float, bool]], others: int
 ) -> None:
     answers = {
@@ -76,8 +76,9 @@ def test_the_answer_is_the_latest_of_the_answers_one_by_one(
     found = [a.sightings[0] for a in one_by_one if a.found]
     assert given.found == bool(found)
     if found:
-        assert given.sightings[0].seen_until == max(s.seen_until for s in found)
-        latest = [s.seen_until for s in given.sightings]
+        bar = SHARE * max(s.score for s in found)
+        assert given.sightings[0].seen_until == max(s.seen_until for s in found if s.score >= bar)
+        latest = [s.seen_until for s in given.sightings if s.score >= bar]
         assert latest == sorted(latest, reverse=True)
         assert given.result is answers[given.sightings[0].video]
     else:
@@ -117,6 +118,22 @@ def test_a_video_that_began_earlier_may_end_later(others: int) -> None:
     answer = Shelf(dict(answers)).answer(others=others)
     assert answer.sightings[0].video is long
     assert answer.sightings[0].seen_until == NOON + timedelta(seconds=950)
+
+
+def test_a_later_sighting_in_a_video_that_ended_earlier_than_the_first_one_asked() -> None:
+    """The first video ends last but shows the object early; the second one shows it late."""
+    first, second = entry(0, 0, 3600), entry(1, 1000, 600)
+    answer = Shelf({first: result(10, 20, 0.9), second: result(100, 200, 0.9)}).answer(others=0)
+    assert answer.sightings[0].video is second
+
+
+@pytest.mark.parametrize(("score", "answered"), [(0.44, "0"), (0.46, "1")])
+def test_a_sighting_half_as_sure_as_another_is_not_the_answer(score: float, answered: str) -> None:
+    """The latest of many videos holds some look-alike: a sure sighting before it counts for more."""
+    videos = {entry(0, 0, 100): result(1, 2, 0.9), entry(1, 1000, 100): result(1, 2, score)}
+    answer = Shelf(dict(videos)).answer(others=0)
+    assert answer.sightings[0].video.id == answered
+    assert answer.result is videos[answer.sightings[0].video]
 
 
 def test_only_what_was_before_the_query_time() -> None:

@@ -70,6 +70,19 @@ class EncodedVideo:
         video = self.video.first(int(np.count_nonzero(self.time_s < end_s)))
         return replace(self, video=replace(video, until_s=time_s))
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether all that a first reading makes is there; nothing is read."""
+        return all(map(self.store.has, sparse_chunks(len(self))))
+
+    def similarity(self, prototypes: NDArray[np.float32]) -> NDArray[np.float32]:
+        """How similar each stretch is to a query's prototypes, from memory alone; not a number where there is
+        none."""
+        numbers = sparse_chunks(len(self))
+        if self.memory is None:
+            return np.full(len(numbers), np.nan, np.float32)
+        return self.memory.similarity(prototypes, numbers)
+
     def remember(self, *, progress: Progress = no_progress) -> None:
         """Make those sparse chunks that are not in the memory; their features may have been thrown out."""
         numbers, has = sparse_chunks(len(self)), self.store.has

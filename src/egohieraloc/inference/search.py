@@ -52,10 +52,7 @@ class QuerySearch:
 
     def remembered_similarity(self) -> NDArray[np.float32]:
         """How similar each stretch is to the query, from memory alone; not a number where there is none."""
-        numbers, memory = sparse_chunks(len(self.video)), self.video.memory
-        if memory is None:
-            return np.full(len(numbers), np.nan, np.float32)
-        return memory.similarity(prototypes(self.predictor.tokens(self.query)), numbers)
+        return self.video.similarity(prototypes(self.predictor.tokens(self.query)))
 
     def coarse_scores(self) -> Floats:
         """Coarse scores (N,) of all samples, in logits, from descriptors alone.
@@ -73,9 +70,9 @@ class QuerySearch:
             self.progress("look", start + len(some), len(numbers))
         return between(scores)
 
-    def decode(self, coarse: Floats) -> dict[int, Decoded]:
-        """Decode the samples that may matter, by sample number: see probing.py. Those that no appearance
-        holds may have no masks."""
+    def decode(self, coarse: Floats, *, outlined: bool = True) -> dict[int, Decoded]:
+        """Decode the samples that may matter, by sample number: see probing.py. `outlined`: those that an
+        appearance holds have masks; others may have none in any case."""
         chosen = np.flatnonzero(promising(coarse, self.config)).tolist()
         stretches = [stretch[:: self.config.stride] for stretch in runs(chosen)]
         if self.config.propagate_above is not None:
@@ -91,6 +88,8 @@ class QuerySearch:
             joined_samples = [samples for _, samples in joined]
             decoded |= self._decode(joined_samples, before=before, outlined=False, known=len(decoded))
             probed.done[wanted] = True
+        if not outlined:
+            return decoded
         choice = self.choice(decoded)
         found = (choice.chosen, *choice.alternatives) if choice.chosen else ()
         return self.outlined(decoded, [s for start, end in found for s in range(start, end + 1)])

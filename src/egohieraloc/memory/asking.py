@@ -1,9 +1,8 @@
 """One question to many videos: which of them, in which order, and when to stop.
 
-Each video answers for itself with its last appearance above the threshold; the answer of the library is the
-latest of these by the wall clock. A video that ends before an appearance that was found cannot hold a later
-one, so videos are asked from the latest back, and an object that the latest one shows needs one question.
-What is remembered of a video bounds no score, so it cannot tell which videos may be passed over.
+Each video answers for itself with its last appearance above the threshold. The answer of the library is the
+latest of these by the wall clock that is at least SHARE as sure as the surest, as within one video. Videos
+are asked from the latest back: one that ends before a sure appearance cannot change the answer any more.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from egohieraloc.progress import Progress, no_progress
 from egohieraloc.result import Result
 from egohieraloc.types import ResponseTrack
 
+SHARE = 0.5  # of the highest confidence: `temporal.weighed_share` between videos
 OTHERS = 3  # further videos that are asked, for earlier sightings, once the answer is settled
 # Of a video that is gone, moments that look like the query; of one that was removed meanwhile, None.
 VideoAnswer = Result | tuple[Sighting, ...] | None
@@ -71,15 +71,15 @@ def ask_all(
     others: int = OTHERS,
     progress: Progress = no_progress,
 ) -> MemoryAnswer:
-    """The latest of the videos' answers. Only the result that counts is held in memory."""
-    sure: list[Sighting] = []
-    guesses: list[Sighting] = []
+    """The latest of the videos' answers that is sure enough beside the surest."""
+    sure: list[tuple[Sighting, Result]] = []
+    guesses: list[tuple[Sighting, Result]] = []
     remembered: list[Sighting] = []
     unanswered: list[VideoEntry] = []
-    best: tuple[tuple[float, float], Result] | None = None
+    nothing: Result | None = None  # of a video in which nothing even resembles it
     for done, entry in enumerate(worth_asking(entries, until, sure, others)):
         progress("videos", done, len(entries))
-        result = ask(entry, None if until is None else (until - entry.start.time).total_seconds())
+        result = ask(entry, seconds_of(entry, until))
         if result is None:
             continue
         if not isinstance(result, Result):
@@ -87,27 +87,41 @@ def ask_all(
             unanswered += [] if result else [entry]
             continue
         sighting = sighting_of(entry, result)
-        if sighting is not None:
-            (sure if result.found else guesses).append(sighting)
-        rank = _rank(result, sighting)
-        if best is None or rank > best[0]:
-            best = rank, result
+        if sighting is None:
+            nothing = nothing or result
+        elif result.found:
+            sure.append((sighting, result))
+        else:  # of guesses the best is kept
+            guesses = sorted([*guesses, (sighting, result)], key=lambda g: g[0].score)[-1 - others :]
     progress("videos", len(entries), len(entries))
-    sure.sort(key=lambda s: (s.seen_until, s.score), reverse=True)
-    guesses.sort(key=lambda s: s.score, reverse=True)
     remembered.sort(key=lambda s: s.score, reverse=True)
+    told = in_order(sure) if sure else guesses[::-1]
     most = 1 + others
     return MemoryAnswer(
-        best and best[1],
-        tuple((sure or guesses)[:most]),
+        told[0][1] if told else nothing,
+        tuple(sighting for sighting, _ in told[:most]),
         bool(sure),
         tuple(remembered[:most]),
         tuple(unanswered),
     )
 
 
+def in_order(sure: Sequence[tuple[Sighting, Result]]) -> list[tuple[Sighting, Result]]:
+    """The answer first: the latest of those that are sure enough beside the surest; then the others so."""
+    bar = SHARE * max(sighting.score for sighting, _ in sure)
+    return sorted(sure, key=lambda s: (s[0].score >= bar, s[0].seen_until, s[0].score), reverse=True)
+
+
+def seconds_of(entry: VideoEntry, moment: datetime | None) -> float | None:
+    """A moment by the wall clock as the video counts."""
+    return None if moment is None else (moment - entry.start.time).total_seconds()
+
+
 def worth_asking(
-    entries: Sequence[VideoEntry], until: datetime | None, sure: Sequence[Sighting], others: int
+    entries: Sequence[VideoEntry],
+    until: datetime | None,
+    sure: Sequence[tuple[Sighting, Result]],
+    others: int,
 ) -> Iterator[VideoEntry]:
     """Videos that may still change the answer, the one that ends last first, and then `others` more.
 
@@ -119,7 +133,8 @@ def worth_asking(
 
     begun = [entry for entry in entries if until is None or entry.start.time < until]
     for entry in sorted(begun, key=last_moment, reverse=True):
-        latest = max((sighting.seen_until for sighting in sure), default=None)
+        # None can be more than twice as sure.
+        latest = max((sighting.seen_until for sighting, _ in sure if sighting.score >= SHARE), default=None)
         if latest is not None and last_moment(entry) <= latest:
             if others == 0:
                 return
@@ -138,13 +153,6 @@ def sighting_of(entry: VideoEntry, result: Result) -> Sighting | None:
     shown = [(p.time_s, p.box) for p in track if p.frame_index in pictured]
     last = track.predictions[-1]
     return Sighting(entry, track.start_s, track.end_s, track.score, last.box, shown[-1] if shown else None)
-
-
-def _rank(result: Result, sighting: Sighting | None) -> tuple[float, float]:
-    """What is found comes before what is not; the later sighting, or else the better guess."""
-    if sighting is None:
-        return -1.0, 0.0
-    return (sighting.seen_until.timestamp() if result.found else 0.0), sighting.score
 
 
 def _moment(sighting: Sighting) -> str:

@@ -12,7 +12,7 @@ they are and are never changed. Any number of processes may use a memory at once
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, tzinfo
@@ -24,7 +24,7 @@ from filelock import FileLock
 from egohieraloc.errors import VideoError
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.localize import Localizer, SpaceSources
-from egohieraloc.memory.asking import OTHERS, MemoryAnswer, VideoAnswer, ask_all
+from egohieraloc.memory.asking import OTHERS, MemoryAnswer, VideoAnswer, ask_all, seconds_of
 from egohieraloc.memory.shelf import Shelf
 from egohieraloc.memory.thumbnails import slots, to_jpeg, watched
 from egohieraloc.memory.values import Sighting, VideoEntry
@@ -36,6 +36,7 @@ from egohieraloc.query import Query
 from egohieraloc.types import NotLocalized, Rgb, SampledVideo
 from egohieraloc.video.reader import Video
 
+FEW = 8  # videos, or fewer: each is asked
 GLIMPSES = 1  # of a video that is gone: the stretch that looks most like the query
 KEPT_AT_ONCE = 16  # thumbnails in one change of the catalogue
 
@@ -119,7 +120,7 @@ class Memory(Shelf):
         space: SpaceSources | None = None,
         progress: Progress = no_progress,
     ) -> MemoryAnswer:
-        """Where was this last seen, anywhere? The answer equals the latest of the videos' own answers.
+        """Where was this last seen, anywhere? See asking.py; of many videos the likely ones are asked.
 
         query: a query, or the name of a saved object; until: the query time, by the wall clock; videos: only
         these (entries, ids or paths); others: so many further videos are asked, for earlier sightings, once
@@ -130,8 +131,9 @@ class Memory(Shelf):
         sought = self.objects[query] if isinstance(query, str) else query
         until = None if until is None else aware(until)
         chosen = self.list() if videos is None else [self.find(video) for video in videos]
+        ready = [entry for entry in chosen if entry.ready]
         answer = ask_all(
-            [entry for entry in chosen if entry.ready],
+            self._likely(sought, ready, until, progress),
             lambda entry, until_s: self._ask(sought, entry, until_s, progress),
             until=until,
             others=others,
@@ -140,6 +142,37 @@ class Memory(Shelf):
         if in_3d:
             answer = self._placed(answer, space, progress)
         return replace(answer, question=self.questions.keep(sought, answer, object_id, until))
+
+    def _likely(
+        self, query: Query, entries: Sequence[VideoEntry], until: datetime | None, progress: Progress
+    ) -> Sequence[VideoEntry]:
+        """The videos to ask: all of a few, else those that a search of all as one long video finds likely,
+        and those that cannot be searched so."""
+        if len(entries) <= FEW:
+            return entries
+        begun = [entry for entry in entries if until is None or entry.start.time < until]
+        known, others = self._known(begun, until)
+        try:
+            likely = self.localizer.likely(query, [video for _, video in known], progress=progress)
+        except VideoError:  # a file that must be read again cannot be: its memory will say what it knows
+            return begun
+        return [*others, *(known[number][0] for number in likely)]
+
+    def _known(
+        self, entries: Sequence[VideoEntry], until: datetime | None
+    ) -> tuple[list[tuple[VideoEntry, EncodedVideo]], list[VideoEntry]]:
+        """What can be searched without the videos, and the entries that cannot."""
+        known, others = [], []
+        for entry in entries:
+            encoded = self.encoded(entry)
+            searched = encoded and before(encoded, seconds_of(entry, until))
+            if searched is not None and not entry.exists:
+                searched = without_video(searched) if searched.is_stored else None
+            if searched is None or not len(searched):
+                others.append(entry)
+            else:
+                known.append((entry, searched))
+        return known, others
 
     def _placed(self, answer: MemoryAnswer, space: SpaceSources | None, progress: Progress) -> MemoryAnswer:
         """With the place of what was found; poses of a video that is gone are those of an earlier answer."""
