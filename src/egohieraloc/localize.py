@@ -232,9 +232,10 @@ class Localizer:
 
     def _prepared(self, query: Query) -> PreparedQuery:
         """Made once for a query that is asked of many videos."""
-        if self._last is None or self._last[0] is not query:
-            self._last = query, self.predictor.prepare(query)
-        return self._last[1]
+        last = self._last  # another thread may ask meanwhile
+        if last is None or last[0] is not query:
+            self._last = last = query, self.predictor.prepare(query)
+        return last[1]
 
     def _search(self, query: Query, encoded: EncodedVideo, progress: Progress) -> QuerySearch:
         return QuerySearch(

@@ -11,6 +11,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Timer
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -193,6 +194,49 @@ def test_a_frame_says_the_same_whatever_is_beside_it(together: int) -> None:
         added, negative = graph([values], [torch.ones(1, count, 2)])
         torch.testing.assert_close(added, values + count * np.tanh(1))
         torch.testing.assert_close(negative, -values)
+
+
+def test_threads_share_a_graph() -> None:
+    """Each gets what it asked for."""
+    graph = negative()
+
+    def answered(value: float) -> bool:
+        frames = torch.full((20, 1000), value)
+        return all(torch.equal(graph([frames])[0], -frames) for _ in range(50))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(answered, range(4)))
+
+
+def test_threads_share_the_dpm() -> None:
+    module = CompiledDpm(preset("tiny").dpm)
+    worlds = [(torch.randn(4, 96, 22, 28), torch.randn(count, 96), torch.ones(count)) for count in (60, 90)]
+    alone = [module.foreground_map(*world) for world in worlds]
+
+    def answered(number: int) -> bool:
+        return all(torch.equal(module.foreground_map(*worlds[number]), alone[number]) for _ in range(50))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(answered, range(2)))
+
+
+def test_an_interrupted_call_waits_for_its_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They read its memory."""
+    graph, done = negative(), list[str]()
+
+    def start(*_: object, **__: object) -> None:
+        done.append("start")
+        if len(done) == 3:
+            raise KeyboardInterrupt
+
+    future: Future[Any] = Future()
+    future.set_result(
+        SimpleNamespace(set_callback=id, start_async=start, wait_all=lambda: done.append("wait"))
+    )
+    monkeypatch.setattr(graph, "prepare", lambda *_: future)
+    with pytest.raises(KeyboardInterrupt):
+        graph([torch.ones(5, 2)])
+    assert done == ["start", "start", "start", "wait"]
 
 
 def test_compiling_makes_nobody_wait_but_who_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -49,17 +50,19 @@ class FrameGraph:
         on one core, for a graph of many small layers; `most`: shapes that stay ready."""
         self._model, self._exact, self._together, self._most = model, exact, together, most
         self._ready: dict[tuple[Shape, ...], Future[Any]] = {}
+        self._choosing, self._turn = Lock(), Lock()  # of what is ready; of who runs: each takes all cores
 
     def prepare(self, frames: Sequence[Shape], query: Sequence[Shape] = ()) -> Future[Any]:
         """Compile it, once, beside whatever else is done, for values of a frame and of a query of these
         shapes without their first side."""
         shapes = (*((self._together, *shape) for shape in frames), *((1, *shape) for shape in query))
-        queue = self._ready.pop(shapes, None)
-        if queue is None or _failed(queue):
-            queue = compiler().submit(self._compiled, shapes)
-        self._ready[shapes] = queue  # the one used last comes last
-        if len(self._ready) > self._most:
-            self._ready.pop(next(iter(self._ready))).cancel()
+        with self._choosing:
+            queue = self._ready.pop(shapes, None)
+            if queue is None or _failed(queue):
+                queue = compiler().submit(self._compiled, shapes)
+            self._ready[shapes] = queue  # the one used last comes last
+            if len(self._ready) > self._most:
+                self._ready.pop(next(iter(self._ready))).cancel()
         return queue
 
     def _compiled(self, shapes: Sequence[Shape]) -> Any:
@@ -83,15 +86,17 @@ class FrameGraph:
             made[start] = [tensor.data[: count - start].copy() for tensor in request.output_tensors]
 
         queue = self.prepare([row.shape[1:] for row in rows], [value.shape[1:] for value in shared]).result()
-        queue.wait_all()  # an interrupted call may have left frames under way, which are none of this one's
-        queue.set_callback(keep)
         starts = range(0, count, self._together)
-        for start in starts:
-            some = [row[start : start + self._together] for row in rows]
-            if count - start < self._together:  # the last one fills up
-                some = [np.resize(row, (self._together, *row.shape[1:])) for row in some]
-            queue.start_async([*some, *shared], start, share_inputs=True)
-        queue.wait_all()
+        with self._turn:
+            queue.set_callback(keep)
+            try:
+                for start in starts:
+                    some = [row[start : start + self._together] for row in rows]
+                    if count - start < self._together:  # the last one fills up
+                        some = [np.resize(row, (self._together, *row.shape[1:])) for row in some]
+                    queue.start_async([*some, *shared], start, share_inputs=True)
+            finally:
+                queue.wait_all()  # also when interrupted: frames under way read `rows`, and call `keep`
         columns = zip(*(made[start] for start in starts), strict=True)
         return [torch.from_numpy(np.concatenate(column)) for column in columns]
 
