@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -45,9 +46,14 @@ class LiveVideo:
         self._times: list[float] = []
         self._letterbox: Letterbox | None = None
         self._closed = False
+        self._turn = Lock()  # a camera's thread may add while another asks
 
     def add(self, rgb: Rgb, time_s: float) -> bool:
         """Push the next frame; whether it was kept. Times must increase and the size must stay."""
+        with self._turn:
+            return self._add(rgb, time_s)
+
+    def _add(self, rgb: Rgb, time_s: float) -> bool:
         self._check_open()
         self._check_time(time_s)
         letterbox = self._checked_letterbox(rgb)
@@ -73,6 +79,10 @@ class LiveVideo:
 
     def encoded(self) -> EncodedVideo:
         """All frames so far, ready to be searched. `frame_index` counts pushed frames."""
+        with self._turn:
+            return self._encoded()
+
+    def _encoded(self) -> EncodedVideo:
         self._check_open()
         if self._letterbox is None:
             raise VideoError("No frame has been pushed yet: add one before asking.")
@@ -88,8 +98,9 @@ class LiveVideo:
         return EncodedVideo(sampled, self._letterbox, self._store, memory=self._memory)
 
     def close(self) -> None:
-        self._folder.cleanup()
-        self._closed = True
+        with self._turn:
+            self._folder.cleanup()
+            self._closed = True
 
     def _check_open(self) -> None:
         if self._closed:
