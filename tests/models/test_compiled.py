@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
+import sys
 import warnings
 import zipfile
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -287,6 +290,28 @@ def test_what_nobody_waits_for_is_not_compiled(monkeypatch: pytest.MonkeyPatch) 
     assert compiled_shapes == [1]
     torch.testing.assert_close(graph([torch.ones(1, 7)])[0], -torch.ones(1, 7))
     assert compiled_shapes == [1, 7]
+
+
+WITHOUT_WAITING = """
+import time
+from egohieraloc.models.graphs import FrameGraph
+
+def compiled(graph, shapes):
+    time.sleep(0.2)
+    print("compiled")
+
+FrameGraph._compiled = compiled
+for width in range(5):
+    FrameGraph(None).prepare([(width,)])
+"""
+
+
+def test_the_end_of_a_script_waits_for_no_graph_that_waits() -> None:
+    command = [sys.executable, "-c", WITHOUT_WAITING]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout in ("", "compiled\n")
+    assert not done.stderr
 
 
 def negative() -> FrameGraph:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
-from threading import Lock
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,8 @@ class FrameGraph:
         on one core, for a graph of many small layers; `most`: shapes that stay ready."""
         self._model, self._exact, self._together, self._most = model, exact, together, most
         self._ready: dict[tuple[Shape, ...], Future[Any]] = {}
-        self._choosing, self._turn = Lock(), Lock()  # of what is ready; of who runs: each takes all cores
+        self._choosing = threading.Lock()  # what is ready
+        self._turn = threading.Lock()  # to run: each call takes all cores
 
     def prepare(self, frames: Sequence[Shape], query: Sequence[Shape] = ()) -> Future[Any]:
         """Compile it, once, beside whatever else is done, for values of a frame and of a query of these
@@ -112,11 +114,16 @@ def compile_model(model: Any, *, exact: bool = False, **options: Any) -> Any:
 @cache
 def compiler() -> ThreadPoolExecutor:
     """What compiles graphs."""
-    return ThreadPoolExecutor(usable_cores())
+    pool = ThreadPoolExecutor(usable_cores())
+    # Else the end of a program waits for all that is in it, which concurrent.futures asks for in the same
+    # way; what `atexit` calls comes too late.
+    at_end = getattr(threading, "_register_atexit", atexit.register)
+    at_end(partial(pool.shutdown, cancel_futures=True))
+    return pool
 
 
 def stop_compiling() -> None:
-    """Graphs that nobody has begun to compile are left: else the end of the program waits for all of them."""
+    """Graphs that nobody has begun to compile are left, as at the end of the program."""
     compiler().shutdown(cancel_futures=True)
     compiler.cache_clear()
 
