@@ -229,6 +229,15 @@ def test_a_candidate_that_belongs_to_the_answer_is_no_other_one() -> None:
     assert whole.track.score == found.track.score  # it is the query that is asked about
 
 
+@pytest.mark.parametrize(("most", "expected"), [(3, [[8], [3]]), (1, [[8]]), (0, [])])
+def test_the_other_object_that_looks_like_it_is_the_first_candidate(
+    monkeypatch: pytest.MonkeyPatch, most: int, expected: list[list[int]]
+) -> None:
+    monkeypatch.setattr("egohieraloc.inference.complete.steady", lambda joined, _: {8: joined[8]})
+    _, _, whole = ask(TemporalConfig(median=1, max_alternatives=most))
+    assert [samples(other) for other in whole.alternatives] == expected
+
+
 def test_a_box_that_leaps_across_the_image_is_on_another_object() -> None:
     """The canvas is 32 pixels wide: from sample to sample 16 may be a turn of the head, more may not."""
     for far, end in ((16, 13), (17, 11)):

@@ -46,7 +46,7 @@ def completed(search: QuerySearch, found: Answer) -> Answer:
         beside = {sample: joined[sample] for sample in corrected}
         where = min(beside), max(beside)
         others = (replace(found.track, predictions=predictions_of(search, beside, where)), *others)
-    return replace(found, track=track, alternatives=others, decoded=steadied)
+    return replace(found, track=track, alternatives=others[: config.max_alternatives], decoded=steadied)
 
 
 def _before_a_leap(decoded: Mapping[int, Decoded], walk: Sequence[int], longer: int) -> int:
