@@ -145,7 +145,7 @@ class RegionMemory:
         """How similar chunks are to a query, in [-1, 1]; not a number where one is not remembered. They are
         consecutive sparse chunks."""
         self._read_manifest()
-        if not self._checks or not len(numbers):
+        if not (self._checks and len(numbers) and self._codewords.exists()):
             return np.full(len(numbers), np.nan, np.float32)
         blocks = [numbers[start : start + BLOCK] for start in range(0, len(numbers), BLOCK)]
         cores = min(usable_cores(), MOST_CORES)
