@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 
@@ -308,7 +309,7 @@ class Localizer:
         A result read from disk has masks without the confidence of each pixel: its views weigh slightly
         differently than those of the result that was saved.
         """
-        return self._placed(result, lambda: Video.reopen(result.video.source), space, progress)
+        return self._placed(result, cache(lambda: Video.reopen(result.video.source)), space, progress)
 
     def _placed(
         self, result: Result, open_video: Callable[[], Video], space: SpaceSources | None, progress: Progress
