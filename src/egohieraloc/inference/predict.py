@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,7 +121,7 @@ class Predictor:
             self.features_fingerprint += f"-{parts['encoder'].fingerprint}"
         fold_norms(self.network)
         if self.device.type == "cuda" and engine != "compiled":
-            fuse_for_cuda(self.network)
+            fuse_for_cuda(self.network, self.device)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.calibration = weights.calibration
         self.provider = provider
@@ -133,7 +133,9 @@ class Predictor:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16):
+        # Triton starts its kernels on the current device, not on that of what they are given.
+        current = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+        with current, torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16):
             yield
 
     def encode(self, canvases: Sequence[Rgb]) -> PackedFeatures:
