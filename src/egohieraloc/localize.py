@@ -35,7 +35,7 @@ from egohieraloc.inference.live import LiveVideo
 from egohieraloc.inference.predict import Predictor, PreparedQuery
 from egohieraloc.inference.reading import Reading
 from egohieraloc.inference.regions import RegionMemory
-from egohieraloc.inference.search import QuerySearch
+from egohieraloc.inference.search import QuerySearch, last_look
 from egohieraloc.inference.store import FeatureStore, default_cache
 from egohieraloc.models.query_mask import MaskProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
@@ -208,8 +208,13 @@ class Localizer:
         )
 
     def _prepare_search(self, encoded: EncodedVideo) -> None:
-        looks_back = self.config.search.look_back and self.config.temporal.rule != "paper"
-        self.predictor.prepare_search(encoded.letterbox, back=looks_back)
+        self.predictor.prepare_search(encoded.letterbox, back=self._looks_back)
+
+    @property
+    def _looks_back(self) -> bool:
+        """Whether what is found is searched for in the query's image."""
+        config = self.config
+        return last_look(config.search, config.temporal, self.predictor.calibration) == "back"
 
     def foreground(self, query: Query | str | Path) -> QueryMask:
         """What of a query will be searched: its pixels as the network sees them."""
@@ -396,7 +401,7 @@ class LiveSession:
 
     def __init__(self, localizer: Localizer, *, fps: float | None = None) -> None:
         self._localizer = localizer
-        self._video = LiveVideo(localizer.predictor, fps=fps)
+        self._video = LiveVideo(localizer.predictor, fps=fps, back=localizer._looks_back)
 
     def __enter__(self) -> LiveSession:
         return self

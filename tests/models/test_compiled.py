@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 
-from egohieraloc import Localizer, Query, Video, demo
+from egohieraloc import Localizer, LocalizerConfig, Query, Video, demo
 from egohieraloc.config import preset
 from egohieraloc.errors import ConfigError, WeightsError
 from egohieraloc.images import write_image
@@ -40,6 +40,7 @@ from egohieraloc.models.weights import (
     load_weights,
     save_weights,
 )
+from egohieraloc.settings import override
 from egohieraloc.training.quantize import quantize
 from egohieraloc.types import Box, ResponseTrack, Rgb
 
@@ -158,6 +159,19 @@ def test_the_first_question_compiles_nothing_more(
                 live.add(frame, number / 5)
             assert live.ask(query).versions["look"] == look
     assert searches == [0] * 4
+
+
+def test_a_session_that_does_not_look_back_gets_ready_for_none(
+    tiny: Weights, compilations: list[bool], tmp_path: Path
+) -> None:
+    weights, compiled_graphs = replace(tiny, calibration=Calibration(back=BothLooks(second=1.0))), []
+    for words in ([], ["search.look_back=false"]):
+        config = override(LocalizerConfig(), words)
+        with Localizer(weights, device="cpu", config=config, cache=tmp_path).live() as live:
+            before = len(compilations)
+            live.add(images(1, 160)[0][:90], 0.0)
+            compiled_graphs.append(len(compilations) - before)
+    assert compiled_graphs[0] == compiled_graphs[1] + 1
 
 
 def test_reading_compiles_the_encoder_alone(tiny: Weights, compilations: list[bool], tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ BLOCK = 4  # samples of a walk decoded at a time
 def completed(search: QuerySearch, found: Answer) -> Answer:
     """The answer with its whole appearance; candidates that turn out to be part of it are left out."""
     config = search.temporal
-    if isinstance(found.track, NotFound) or config.rule == "paper" or config.complete > 1:
+    if isinstance(found.track, NotFound) or config.literal or config.complete > 1:
         return found
     (first, last), joined = complete(search, found.decoded, (found.track.start, found.track.end))
     longer = max(search.video.letterbox.content_size)

@@ -32,10 +32,11 @@ RATE_SLACK = 0.1  # a camera's clock jitters
 class LiveVideo:
     """What has been seen so far, in a temporary folder: memory stays small for hours."""
 
-    def __init__(self, predictor: Predictor, *, fps: float | None = None) -> None:
+    def __init__(self, predictor: Predictor, *, fps: float | None = None, back: bool = False) -> None:
+        """`back`: get ready for questions that look back."""
         if fps is not None and not (math.isfinite(fps) and fps > 0):
             raise VideoError(f"A rate must be a positive number of frames a second, got {fps}.")
-        self._predictor = predictor
+        self._predictor, self._back = predictor, back
         self._least_gap_s = 0.0 if fps is None else (1 - RATE_SLACK) / fps
         self._folder = scratch_folder()
         self._frames = Path(self._folder.name) / "frames"
@@ -59,7 +60,7 @@ class LiveVideo:
         letterbox = self._checked_letterbox(rgb)
         if self._letterbox is None:
             self._predictor.prepare_encoding(letterbox)
-            self._predictor.prepare_search(letterbox)
+            self._predictor.prepare_search(letterbox, back=self._back)
         if self._times and time_s - self._times[-1] < self._least_gap_s:
             return False
         number = len(self._times)

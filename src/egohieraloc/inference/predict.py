@@ -154,12 +154,12 @@ class Predictor:
         if isinstance(self.network.frame_encoder, CompiledEncoder):
             self.network.frame_encoder.prepare(height, width)
 
-    def prepare_search(self, letterbox: Letterbox, *, back: bool = True) -> None:
+    def prepare_search(self, letterbox: Letterbox, *, back: bool = False) -> None:
         """Get ready to search frames, and to look `back`, beside whatever else is done."""
         width, height = letterbox.canvas_size
         if isinstance(self.network.ram, CompiledDecoder):
             self.network.ram.prepare(height // STRIDE, width // STRIDE)
-            if back and self.calibration.back.second:  # looks back are at squares: see `network.as_frame`
+            if back:  # looks back are at squares: see `network.as_frame`
                 side = self.config.input_size // STRIDE
                 self.network.ram.prepare_look(side, side, views=1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,11 @@ from egohieraloc.inference.propagation import propagated
 from egohieraloc.inference.regions import prototypes
 from egohieraloc.inference.temporal import TemporalChoice, choose_interval, score_curve
 from egohieraloc.models.qam import QamState
+from egohieraloc.models.weights import Calibration
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats
 
+Look = Literal["first", "back", "second"]
 LOOK_CHUNKS = 4  # looked at in one go
 BLOCK = 8  # samples of a stretch read from the store in one go, at least
 ALIKE = 1.25  # times as long as the shortest, a stretch is still decoded side by side with it
@@ -85,7 +88,7 @@ class QuerySearch:
         pieces = pieces_of(stretches, coarse, self.config.probe)
         probed = Probed(pieces, self._probes(pieces), np.zeros(len(pieces), bool), self.config.stride)
         decoded: dict[int, Decoded] = {}
-        while wanted := probed.next(self.choice(decoded), self.rule, whole=self.looks_again):
+        while wanted := probed.next(self.choice(decoded), self.rule, whole=self.look == "second"):
             joined = joined_pieces([pieces[number] for number in wanted])
             before = {samples[0]: before_in_stretch(samples[0], stretches[run]) for run, samples in joined}
             joined_samples = [samples for _, samples in joined]
@@ -133,28 +136,15 @@ class QuerySearch:
         return len(apart_s) > 0 and float(np.median(apart_s)) <= NEIGHBOURS_S
 
     @property
-    def looks_again(self) -> bool:
-        """Whether there is a second look; the paper looks once."""
-        paper = self.temporal.rule == "paper"
-        return self.config.second_look and not paper and self.predictor.calibration.looks.second != 0
-
-    @property
-    def looks_back(self) -> bool:
-        """Whether what is found is searched for in the query's image; in the paper it is not."""
-        paper = self.temporal.rule == "paper"
-        return self.config.look_back and not paper and self.predictor.calibration.back.second != 0
-
-    @property
-    def weighs(self) -> bool:
-        """Whether more than the first look decides between candidates. `complete` finds the rest of one that
-        was decoded in part and turns out to be the answer."""
-        return self.looks_again or self.looks_back
+    def look(self) -> Look:
+        return last_look(self.config, self.temporal, self.predictor.calibration)
 
     @property
     def rule(self) -> TemporalConfig:
-        """The temporal rule, with as many candidates as are weighed."""
+        """The temporal rule, with as many candidates as are weighed. `complete` finds the rest of one that
+        was decoded in part and turns out to be the answer."""
         wanted = max(self.temporal.max_alternatives, self.config.look_appearances - 1)
-        return replace(self.temporal, max_alternatives=wanted) if self.weighs else self.temporal
+        return self.temporal if self.look == "first" else replace(self.temporal, max_alternatives=wanted)
 
     def _decode(
         self,
@@ -206,6 +196,16 @@ class QuerySearch:
                 decoded[sample] = said
                 self.progress("decode", len(decoded), total)
         return decoded
+
+
+def last_look(config: SearchConfig, temporal: TemporalConfig, calibration: Calibration) -> Look:
+    """What decides between candidates: a second look from close by, a look back at the query's image, or, in
+    the paper and with weights that were calibrated for neither, the first look."""
+    if temporal.literal:
+        return "first"
+    if config.second_look and calibration.looks.second:
+        return "second"
+    return "back" if config.look_back and calibration.back.second else "first"
 
 
 def scores_of(decoded: Mapping[int, Decoded]) -> dict[int, float]:
