@@ -11,7 +11,7 @@ from stored import Counts, Draws, decoded, sampled, search_over
 
 from egohieraloc.config import SearchConfig, TemporalConfig
 from egohieraloc.inference.answer import Answer, answer
-from egohieraloc.inference.complete import BLOCK, complete, completed
+from egohieraloc.inference.complete import WALK_SAMPLES, complete, completed
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.predict import Decoded
 from egohieraloc.inference.store import FeatureStore
@@ -73,7 +73,7 @@ class Seer(Draws):
     ) -> tuple[list[Decoded], Counts]:
         assert template == ("sample", "query")
         times = len(packed) // len(state)
-        assert times <= BLOCK
+        assert times <= WALK_SAMPLES
         self.asked += packed
         self.seen.update(packed)
         seen = [
@@ -162,7 +162,7 @@ def test_nothing_is_lost() -> None:
 def test_the_walk_stops() -> None:
     seer, whole, _ = run([0.0] * 100 + [0.9] + [0.0] * 100, {100: 0.9}, (100, 100))
     assert whole == (100, 100)
-    assert len(seer.asked) <= 4 * BLOCK
+    assert len(seer.asked) <= 4 * WALK_SAMPLES
 
 
 def test_an_object_that_is_always_in_sight() -> None:

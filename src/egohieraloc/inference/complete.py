@@ -24,7 +24,7 @@ from egohieraloc.inference.steady import steady
 from egohieraloc.inference.temporal import Interval
 from egohieraloc.types import NotFound
 
-BLOCK = 4  # samples of a walk decoded at a time
+WALK_SAMPLES = 4  # samples of a walk decoded at a time
 
 
 def completed(search: QuerySearch, found: Answer) -> Answer:
@@ -136,7 +136,7 @@ def _walk_side_by_side(search: QuerySearch, template: SearchTemplate, walks: Seq
     while going := [row for row, walk in enumerate(on_foot) if not walk.ended]:
         on_foot, state = [on_foot[row] for row in going], state.rows(going)
         ahead = [walk.samples[len(walk.seen) :] for walk in on_foot]
-        size = min(BLOCK, max(map(len, ahead)))
+        size = min(WALK_SAMPLES, max(map(len, ahead)))
         block = next(blocks_side_by_side(ahead, size))
         answers, state = predictor.decode(template, search.video.pick(block), state, outlined=False)
         for number, walk in enumerate(on_foot):

@@ -35,7 +35,7 @@ from egohieraloc.video.letterbox import Letterbox
 BATCHES = {"cpu": 16, "cuda": 128}
 ENCODE_BATCHES = {"cuda": 128}  # a processor is no faster with more than a chunk
 STRIDE, MASK_STRIDE = 16, 4  # pixels of the canvas in a cell of descriptors, and of a mask
-VIEWS = 2  # of what was found encoded at a time: more take little less time and much more memory
+LOOK_BACK_BATCH = 2  # candidates encoded at a time for a look back: more save little and take much memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +229,7 @@ class Predictor:
     def look_back(self, query: PreparedQuery, found: Sequence[Query]) -> list[float]:
         """The logits that the query's image, of several views the likeliest, shows each thing found."""
         nothing = torch.empty(0, dtype=torch.long, device=self.device)
-        some = (found[start : start + VIEWS] for start in range(0, len(found), VIEWS))
+        some = (found[start : start + LOOK_BACK_BATCH] for start in range(0, len(found), LOOK_BACK_BATCH))
         logits = []
         # Many are looked for: no costly segmenter.
         for view in (view for few in some for view in self._prepare_views(few, None)):

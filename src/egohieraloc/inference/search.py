@@ -26,8 +26,8 @@ from egohieraloc.types import Floats
 
 Look = Literal["first", "back", "second"]
 LOOK_CHUNKS = 4  # looked at in one go
-BLOCK = 8  # samples of a stretch read from the store in one go, at least
-ALIKE = 1.25  # times as long as the shortest, a stretch is still decoded side by side with it
+SAMPLES_PER_READ = 8  # samples of a stretch read from the store in one go, at least
+MAX_LENGTH_RATIO = 1.25  # of stretches decoded side by side
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -169,7 +169,7 @@ class QuerySearch:
         for group in groups_of_similar_length(stretches, self.predictor.largest_batch):
             states = [self._state_after(ahead.get(stretch[0], ())) for stretch in group]
             state = states[0].joined(states)
-            size = max(BLOCK, self.predictor.largest_batch // len(group))
+            size = max(SAMPLES_PER_READ, self.predictor.largest_batch // len(group))
             for block in blocks_side_by_side(group, size):
                 features = self.video.pick(block)
                 answers, state = self.predictor.decode(self.query, features, state, outlined=outlined)
@@ -222,7 +222,7 @@ def groups_of_similar_length(stretches: list[list[int]], largest: int) -> list[l
     is decoded again until the longest of its group ends, so a much longer one begins another group."""
     ordered, groups = sorted(stretches, key=len), []
     while ordered:
-        alike = sum(len(stretch) <= ALIKE * len(ordered[0]) for stretch in ordered)
+        alike = sum(len(stretch) <= MAX_LENGTH_RATIO * len(ordered[0]) for stretch in ordered)
         count = min(largest, 1 << alike.bit_length() - 1)
         groups.append(ordered[:count])
         ordered = ordered[count:]

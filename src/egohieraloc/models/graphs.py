@@ -18,7 +18,7 @@ from torch import Tensor
 from egohieraloc.threads import usable_cores
 
 Shape = tuple[int, ...]
-MOST_SHAPES = 7  # of video kept ready
+MOST_SHAPES = 7  # of frames whose graphs stay compiled
 MOST_AT_ONCE = 8  # frames: each takes memory of its own, and a chunk of features has no more
 
 
@@ -38,7 +38,7 @@ class PartGraph:
 
 
 class FrameGraph:
-    """A graph of a frame or two, run on as many cores at once as there are.
+    """A graph that runs one frame (or `together`) on each core, several side by side.
 
     Cores that share a frame wait for each other in every layer, the longer the busier they are. Shapes are
     fixed: with open ones a frame takes longer, and OpenVINO prepares itself for each that it meets.
@@ -59,13 +59,13 @@ class FrameGraph:
         shapes without their first side."""
         shapes = (*((self._together, *shape) for shape in frames), *((1, *shape) for shape in query))
         with self._choosing:
-            queue = self._ready.pop(shapes, None)
-            if queue is None or _failed(queue):
-                queue = compiler().submit(self._compiled, shapes)
-            self._ready[shapes] = queue  # the one used last comes last
+            pending = self._ready.pop(shapes, None)
+            if pending is None or _is_unusable(pending):
+                pending = compiler().submit(self._compiled, shapes)
+            self._ready[shapes] = pending  # the one used last comes last
             if len(self._ready) > self._most:
                 self._ready.pop(next(iter(self._ready))).cancel()
-        return queue
+        return pending
 
     def _compiled(self, shapes: Sequence[Shape]) -> Any:
         import openvino
@@ -128,8 +128,8 @@ def stop_compiling() -> None:
     compiler.cache_clear()
 
 
-def _failed(queue: Future[Any]) -> bool:
-    return queue.done() and (queue.cancelled() or queue.exception() is not None)
+def _is_unusable(pending: Future[Any]) -> bool:
+    return pending.done() and (pending.cancelled() or pending.exception() is not None)
 
 
 @cache

@@ -29,7 +29,7 @@ from egohieraloc.video.prefetch import prefetched
 DIAGONAL_35MM = math.hypot(36, 24)
 DEFAULT_FOLDER_FPS = 5.0
 AHEAD = 16  # frames decoded before they are asked for
-SCALED_ABOVE = 2  # canvases; frames this much larger are scaled by the decoder's library
+SCALED_ABOVE = 2  # times as large as on the canvas: such frames are scaled by the decoder's library
 MAX_SPAN_S = 366 * 86400.0  # from the first frame to the last, whatever a file claims
 ROUNDING_S = 1e-3  # Matroska and its like round frame times to a millisecond
 
