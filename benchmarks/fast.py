@@ -29,7 +29,8 @@ from pathlib import Path
 import av
 
 HERE = Path(__file__).resolve().parents[1] / "src"
-THREADS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+# What `threads.settle` sets: each side begins without.
+THREADS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OPENBLAS_NUM_THREADS")
 Figures = dict[str, float | str]
 ROWS = {
     "start_s": "load the network, s",

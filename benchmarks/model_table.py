@@ -121,7 +121,7 @@ def timed(network: EgoHieraLocNet, device: torch.device, frames: Size, *, compil
     plain = copy.deepcopy(network).to(device, memory_format=torch.channels_last)
     network = copy.deepcopy(network).to(device)
     if device.type == "cuda":
-        fuse_for_cuda(network)
+        fuse_for_cuda(network, device)
     network.to(memory_format=torch.channels_last)
     batch = BATCHES[device.type]
     images = random_images(network, frames, batch, device)

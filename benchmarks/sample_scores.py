@@ -111,15 +111,14 @@ def score_samples(localizer: Localizer, query: ComposedQuery) -> Samples:
         temporal=localizer.config.temporal,
     )
     state, boxes, presence, mask, cell = predictor.start(prepared), [], [], [], []
-    for packed in video.take(0, len(video.time_s) - 1):
-        for start in range(0, len(packed), 8):
-            part = packed[start : start + 8]
-            output, after = predictor.match(prepared, part, state)
-            boxes += [d.box.xyxy for d in predictor.decode(prepared, part, state)[0]]
-            state = after
-            presence.append(output.ram.score_logit)
-            cell.append(cell_score(output.ram.cell_logits))
-            mask.append(mask_confidence(output.ram.mask_logits.float().sigmoid()))
+    for start in range(0, len(video), 8):
+        part = video.pick(range(start, min(start + 8, len(video))))
+        output, after = predictor.match(prepared, part, state)
+        boxes += [d.box.xyxy for d in predictor.decode(prepared, part, state)[0]]
+        state = after
+        presence.append(output.ram.score_logit)
+        cell.append(cell_score(output.ram.cell_logits))
+        mask.append(mask_confidence(output.ram.mask_logits.float().sigmoid()))
     return Samples(
         query.truth,
         np.array(boxes),

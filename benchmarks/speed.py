@@ -25,7 +25,7 @@ from egohieraloc.inference.encoded import EncodedVideo, write_features
 from egohieraloc.inference.regions import RegionMemory
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.settings import override
-from egohieraloc.types import Frame, Ints
+from egohieraloc.types import Frame, Ints, ResponseTrack
 
 
 def repeated(encoded: EncodedVideo, minutes: float, folder: Path) -> EncodedVideo:
@@ -78,7 +78,8 @@ def main() -> None:
             track = answers[label].track
             print(f"{arguments.minutes:g} minutes, {label}: {times[label]:.1f} s, {type(track).__name__}")
         ratio = times["every sample decoded"] / times["coarse look first"]
-        spans = [(t.start, t.end) for t in (a.track for a in answers.values())]
+        tracks = [answer.track for answer in answers.values()]
+        spans = [(t.start, t.end) if isinstance(t, ResponseTrack) else None for t in tracks]
         print(f"{ratio:.1f} times faster; same interval: {spans[0] == spans[1]} {spans}")
 
 

@@ -153,6 +153,14 @@ def test_posed_images_go_into_the_map(told, video, monkeypatch):
     assert heard == [anchors, ()]
 
 
+def test_the_video_is_opened_once(told, video, monkeypatch):
+    result, opened, reopen = told.locate(QUERY, video), [], Video.reopen
+    monkeypatch.setattr(Video, "reopen", lambda source: opened.append(source) or reopen(source))
+    monkeypatch.setattr(module, "camera_poses", lambda *_, **__: path(unit="m"))
+    told.place(result)
+    assert len(opened) == 1
+
+
 def test_other_anchors_other_samples_and_other_settings_are_other_poses(told, video, monkeypatch, tmp_path):
     keys = []
     monkeypatch.setattr("egohieraloc.poses.reconstruct", lambda frames, path, **k: keys.append(path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,6 +64,18 @@ def test_answers_come_video_by_video_and_each_is_encoded_once(
     alone = localizer.locate(queries[1], videos[1])
     assert (found[3].summary, found[3].track.score) == (alone.summary, alone.track.score)
     assert sum(encoded) <= 2 * FRAMES
+
+
+def test_another_threads_question_takes_no_query_away() -> None:
+    class Shared(Localizer):
+        """Whatever it keeps, another thread replaces at once."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, ("other", "the other's") if name == "_last" else value)
+
+    shared = Shared.__new__(Shared)
+    shared._last, shared.predictor = None, SimpleNamespace(prepare=str.upper)
+    assert shared._prepared("mine") == "MINE"
 
 
 def test_a_query_that_cannot_be_read_is_told_before_a_video_is(localizer: Localizer, data: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -70,3 +71,8 @@ cli.main()
     policy, products, cores = done.stdout.split()
     assert (policy, products) == ("passive", "1")
     assert 1 <= int(cores) <= (os.cpu_count() or 1)
+
+
+def test_what_is_settled_here_is_not_passed_on_to_what_a_benchmark_compares_with() -> None:
+    fast = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "fast.py"))
+    assert {"OMP_NUM_THREADS", *threads.PATIENT} <= {*fast["THREADS"]}

@@ -213,6 +213,11 @@ class TemporalConfig:
     complete_reach: int = 150  # samples beyond either end of what the query found that are looked at for it
     max_alternatives: int = 3
 
+    @property
+    def literal(self) -> bool:
+        """The paper's rule alone: one look, no threshold of confidence, an appearance as the curve has it."""
+        return self.rule == "paper"
+
     def __post_init__(self) -> None:
         if self.median < 1 or self.median % 2 == 0:
             raise ValueError(f"median must be an odd number of samples, got {self.median}")

@@ -77,22 +77,14 @@ def mask_on_image(mask: Mask | None, box: Box | None, width: int, height: int) -
     """A mask that covers `box`, on any grid (h, w), over an image (height, width); empty without a mask."""
     if mask is None or box is None:
         return np.zeros((height, width), bool)
-    return _warped(mask.astype(np.float32), box, width, height) > 0.5
-
-
-def soft_mask_on_image(mask: Bytes, box: Box, width: int, height: int) -> Bytes:
-    """The same for probabilities * 255."""
-    return np.round(_warped(mask.astype(np.float32), box, width, height)).astype(np.uint8)
-
-
-def _warped(values: NDArray[np.float32], box: Box, width: int, height: int) -> NDArray[np.float32]:
-    rows, columns = values.shape
+    rows, columns = mask.shape
     cell_x, cell_y = box.width / columns, box.height / rows
     # Half-pixel rule: the centre of cell u lies at x1 + (u + 0.5) cell_x, that of pixel x at x + 0.5.
     image_from_mask = np.array(
         [[cell_x, 0, box.x1 + 0.5 * cell_x - 0.5], [0, cell_y, box.y1 + 0.5 * cell_y - 0.5]]
     )
-    return np.asarray(cv2.warpAffine(values, image_from_mask, (width, height)), np.float32)
+    warped = cv2.warpAffine(mask.astype(np.float32), image_from_mask, (width, height))
+    return np.asarray(warped, np.float32) > 0.5
 
 
 def _decoded(source: Path | bytes, convert: Callable[[Image], Pixels]) -> Pixels:

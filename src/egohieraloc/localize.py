@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 
@@ -35,7 +36,7 @@ from egohieraloc.inference.live import LiveVideo
 from egohieraloc.inference.predict import Predictor, PreparedQuery
 from egohieraloc.inference.reading import Reading
 from egohieraloc.inference.regions import RegionMemory
-from egohieraloc.inference.search import QuerySearch
+from egohieraloc.inference.search import QuerySearch, last_look
 from egohieraloc.inference.store import FeatureStore, default_cache
 from egohieraloc.models.query_mask import MaskProvider
 from egohieraloc.models.weights import Weights, find_weights, load_weights
@@ -208,8 +209,13 @@ class Localizer:
         )
 
     def _prepare_search(self, encoded: EncodedVideo) -> None:
-        looks_back = self.config.search.look_back and self.config.temporal.rule != "paper"
-        self.predictor.prepare_search(encoded.letterbox, back=looks_back)
+        self.predictor.prepare_search(encoded.letterbox, back=self._looks_back)
+
+    @property
+    def _looks_back(self) -> bool:
+        """Whether what is found is searched for in the query's image."""
+        config = self.config
+        return last_look(config.search, config.temporal, self.predictor.calibration) == "back"
 
     def foreground(self, query: Query | str | Path) -> QueryMask:
         """What of a query will be searched: its pixels as the network sees them."""
@@ -249,9 +255,10 @@ class Localizer:
 
     def _prepared(self, query: Query) -> PreparedQuery:
         """Made once for a query that is asked of many videos."""
-        if self._last is None or self._last[0] is not query:
-            self._last = query, self.predictor.prepare(query)
-        return self._last[1]
+        last = self._last  # another thread may ask meanwhile
+        if last is None or last[0] is not query:
+            self._last = last = query, self.predictor.prepare(query)
+        return last[1]
 
     def _search(self, query: Query, encoded: EncodedVideo, progress: Progress) -> QuerySearch:
         return QuerySearch(
@@ -324,7 +331,7 @@ class Localizer:
         A result read from disk has masks without the confidence of each pixel: its views weigh slightly
         differently than those of the result that was saved.
         """
-        return self._placed(result, lambda: Video.reopen(result.video.source), space, progress)
+        return self._placed(result, cache(lambda: Video.reopen(result.video.source)), space, progress)
 
     def _placed(
         self, result: Result, open_video: Callable[[], Video], space: SpaceSources | None, progress: Progress
@@ -411,7 +418,7 @@ class LiveSession:
 
     def __init__(self, localizer: Localizer, *, fps: float | None = None) -> None:
         self._localizer = localizer
-        self._video = LiveVideo(localizer.predictor, fps=fps)
+        self._video = LiveVideo(localizer.predictor, fps=fps, back=localizer._looks_back)
 
     def __enter__(self) -> LiveSession:
         return self

@@ -11,7 +11,7 @@ from stored import Counts, Draws, decoded, sampled, search_over
 
 from egohieraloc.config import SearchConfig, TemporalConfig
 from egohieraloc.inference.answer import Answer, answer
-from egohieraloc.inference.complete import BLOCK, complete, completed
+from egohieraloc.inference.complete import WALK_SAMPLES, complete, completed
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.predict import Decoded
 from egohieraloc.inference.store import FeatureStore
@@ -73,7 +73,7 @@ class Seer(Draws):
     ) -> tuple[list[Decoded], Counts]:
         assert template == ("sample", "query")
         times = len(packed) // len(state)
-        assert times <= BLOCK
+        assert times <= WALK_SAMPLES
         self.asked += packed
         self.seen.update(packed)
         seen = [
@@ -162,7 +162,7 @@ def test_nothing_is_lost() -> None:
 def test_the_walk_stops() -> None:
     seer, whole, _ = run([0.0] * 100 + [0.9] + [0.0] * 100, {100: 0.9}, (100, 100))
     assert whole == (100, 100)
-    assert len(seer.asked) <= 4 * BLOCK
+    assert len(seer.asked) <= 4 * WALK_SAMPLES
 
 
 def test_an_object_that_is_always_in_sight() -> None:
@@ -227,6 +227,15 @@ def test_a_candidate_that_belongs_to_the_answer_is_no_other_one() -> None:
     assert isinstance(found.track, ResponseTrack)
     assert isinstance(whole.track, ResponseTrack)
     assert whole.track.score == found.track.score  # it is the query that is asked about
+
+
+@pytest.mark.parametrize(("most", "expected"), [(3, [[8], [3]]), (1, [[8]]), (0, [])])
+def test_the_other_object_that_looks_like_it_is_the_first_candidate(
+    monkeypatch: pytest.MonkeyPatch, most: int, expected: list[list[int]]
+) -> None:
+    monkeypatch.setattr("egohieraloc.inference.complete.steady", lambda joined, _: {8: joined[8]})
+    _, _, whole = ask(TemporalConfig(median=1, max_alternatives=most))
+    assert [samples(other) for other in whole.alternatives] == expected
 
 
 def test_a_box_that_leaps_across_the_image_is_on_another_object() -> None:

@@ -167,9 +167,6 @@ def test_samples_come_in_the_order_asked(store: FeatureStore, video: Video) -> N
     encoded = encode_all(video, NumberReader.make(), store)
     order = [40, 3, 3, 17, COUNT - 1, 0]
     assert values(encoded, order) == order
-    taken = list(encoded.take(5, 2 * STRETCH))
-    assert [len(part) for part in taken] == [STRETCH - 5, STRETCH, 1]
-    assert np.concatenate([p.match.ravel() for p in taken]).tolist() == list(range(5, 2 * STRETCH + 1))
 
 
 def test_features_that_are_there_already(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from egohieraloc import Box, Localizer, Query
 from egohieraloc.errors import OutputError, VideoError
 from egohieraloc.inference.chunks import STRETCH
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.localize import LiveSession
 from egohieraloc.result import Result
@@ -72,6 +74,28 @@ def test_a_full_disk_is_not_the_end(live: LiveSession, monkeypatch: pytest.Monke
     for number in range(STRETCH - 1, STRETCH + 3):
         live.add(FRAMES[number], number / 5)
     assert len(live.ask(QUERY).curve.raw) == STRETCH + 3
+
+
+def test_another_thread_asks_while_a_frame_is_added(live: LiveSession) -> None:
+    """The stretch that is not full is stored in its own place, and nowhere else."""
+    video, asked = live._video, list[Future[EncodedVideo]]()
+
+    class Times(list[float]):
+        def append(self, time_s: float) -> None:
+            if len(self) in (1, STRETCH, STRETCH + 3):
+                asked.append(pool.submit(video.encoded))
+                wait(asked, timeout=0.2)
+            super().append(time_s)
+
+    video._times = Times()
+    with ThreadPoolExecutor() as pool:
+        for number, frame in enumerate(FRAMES):
+            live.add(frame, number / 5)
+    letterbox = video._predictor.letterbox(64, 48)
+    alone = [video._predictor.encode([letterbox.apply(frame)]).match for frame in FRAMES]
+    for encoded in (*(each.result() for each in asked), video.encoded()):
+        count = len(encoded)
+        np.testing.assert_array_equal(encoded.pick(range(count)).match, np.concatenate(alone[:count]))
 
 
 def test_frames_that_come_too_fast_are_passed_over(localizer: Localizer) -> None:

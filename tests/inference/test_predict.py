@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -296,6 +297,18 @@ def test_a_template_is_cut_out_where_the_box_is_on_a_wide_canvas(predictor: Pred
 
 def test_what_comes_out_is_numpy(packed: PackedFeatures) -> None:
     assert all(isinstance(getattr(packed, f.name), np.ndarray) for f in fields(packed))
+
+
+def test_kernels_start_on_the_device_that_was_asked_for(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triton starts them on the current one."""
+    current: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext(current.append(device)))
+    monkeypatch.setattr(torch, "autocast", lambda *_: nullcontext())
+    monkeypatch.setattr(predictor, "device", torch.device("cuda:1"))
+    with predictor._running():
+        assert current == [torch.device("cuda:1")]
 
 
 def test_device_by_name() -> None:

@@ -157,6 +157,8 @@ def test_damaged_codewords_are_not_there(memory: RegionMemory) -> None:
     path.write_bytes(content[:-1])
     found = RegionMemory(memory.folder).similarity(directions(1), range(0, 6, PHASES))
     assert np.isnan(found).tolist() == [False, True, True]
+    path.unlink()
+    assert np.isnan(RegionMemory(memory.folder).similarity(directions(1), range(0, 6, PHASES))).all()
 
 
 def test_a_manifest_of_another_format_is_none(memory: RegionMemory) -> None:

@@ -100,6 +100,13 @@ def test_without_a_second_look_the_first_one_answers_and_the_answer_says_so(why:
     assert not eye.seen
 
 
+def test_frames_that_cannot_be_read_are_not_looked_back_at_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("egohieraloc.inference.answer.look_back", lambda *_: pytest.fail("tried again"))
+    eye = Eye()
+    eye.calibration = replace(eye.calibration, back=LOOKS)
+    assert ask({2: decoded(0.7)}, video_of([0, 0, 5, 0], readable=False), eye).look == "first"
+
+
 def test_a_box_that_is_sure_replaces_the_first_one_in_its_frame() -> None:
     """The middle quarter of the square round (0, 10, 8, 14) on the canvas, which is 160 x 80 in the frame."""
     samples = {2: decoded(0.7), 3: decoded(0.6)}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
+import sys
 import warnings
 import zipfile
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -11,13 +14,14 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Timer
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from egohieraloc import Localizer, Query, Video, demo
+from egohieraloc import Localizer, LocalizerConfig, Query, Video, demo
 from egohieraloc.config import preset
 from egohieraloc.errors import ConfigError, WeightsError
 from egohieraloc.images import write_image
@@ -36,6 +40,7 @@ from egohieraloc.models.weights import (
     load_weights,
     save_weights,
 )
+from egohieraloc.settings import override
 from egohieraloc.training.quantize import quantize
 from egohieraloc.types import Box, ResponseTrack, Rgb
 
@@ -156,6 +161,19 @@ def test_the_first_question_compiles_nothing_more(
     assert searches == [0] * 4
 
 
+def test_a_session_that_does_not_look_back_gets_ready_for_none(
+    tiny: Weights, compilations: list[bool], tmp_path: Path
+) -> None:
+    weights, compiled_graphs = replace(tiny, calibration=Calibration(back=BothLooks(second=1.0))), []
+    for words in ([], ["search.look_back=false"]):
+        config = override(LocalizerConfig(), words)
+        with Localizer(weights, device="cpu", config=config, cache=tmp_path).live() as live:
+            before = len(compilations)
+            live.add(images(1, 160)[0][:90], 0.0)
+            compiled_graphs.append(len(compilations) - before)
+    assert compiled_graphs[0] == compiled_graphs[1] + 1
+
+
 def test_reading_compiles_the_encoder_alone(tiny: Weights, compilations: list[bool], tmp_path: Path) -> None:
     """And only where something is left to read before the query time."""
     for number in range(STRETCH + 2):
@@ -193,6 +211,49 @@ def test_a_frame_says_the_same_whatever_is_beside_it(together: int) -> None:
         added, negative = graph([values], [torch.ones(1, count, 2)])
         torch.testing.assert_close(added, values + count * np.tanh(1))
         torch.testing.assert_close(negative, -values)
+
+
+def test_threads_share_a_graph() -> None:
+    """Each gets what it asked for."""
+    graph = negative()
+
+    def answered(value: float) -> bool:
+        frames = torch.full((20, 1000), value)
+        return all(torch.equal(graph([frames])[0], -frames) for _ in range(50))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(answered, range(4)))
+
+
+def test_threads_share_the_dpm() -> None:
+    module = CompiledDpm(preset("tiny").dpm)
+    worlds = [(torch.randn(4, 96, 22, 28), torch.randn(count, 96), torch.ones(count)) for count in (60, 90)]
+    alone = [module.foreground_map(*world) for world in worlds]
+
+    def answered(number: int) -> bool:
+        return all(torch.equal(module.foreground_map(*worlds[number]), alone[number]) for _ in range(50))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(answered, range(2)))
+
+
+def test_an_interrupted_call_waits_for_its_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They read its memory."""
+    graph, done = negative(), list[str]()
+
+    def start(*_: object, **__: object) -> None:
+        done.append("start")
+        if len(done) == 3:
+            raise KeyboardInterrupt
+
+    future: Future[Any] = Future()
+    future.set_result(
+        SimpleNamespace(set_callback=id, start_async=start, wait_all=lambda: done.append("wait"))
+    )
+    monkeypatch.setattr(graph, "prepare", lambda *_: future)
+    with pytest.raises(KeyboardInterrupt):
+        graph([torch.ones(5, 2)])
+    assert done == ["start", "start", "start", "wait"]
 
 
 def test_compiling_makes_nobody_wait_but_who_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,6 +304,28 @@ def test_what_nobody_waits_for_is_not_compiled(monkeypatch: pytest.MonkeyPatch) 
     assert compiled_shapes == [1]
     torch.testing.assert_close(graph([torch.ones(1, 7)])[0], -torch.ones(1, 7))
     assert compiled_shapes == [1, 7]
+
+
+WITHOUT_WAITING = """
+import time
+from egohieraloc.models.graphs import FrameGraph
+
+def compiled(graph, shapes):
+    time.sleep(0.2)
+    print("compiled")
+
+FrameGraph._compiled = compiled
+for width in range(5):
+    FrameGraph(None).prepare([(width,)])
+"""
+
+
+def test_the_end_of_a_script_waits_for_no_graph_that_waits() -> None:
+    command = [sys.executable, "-c", WITHOUT_WAITING]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout in ("", "compiled\n")
+    assert not done.stderr
 
 
 def negative() -> FrameGraph:

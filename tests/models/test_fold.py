@@ -43,7 +43,7 @@ def test_without_triton_the_blocks_stay(monkeypatch: pytest.MonkeyPatch) -> None
     network = network_with_used_norms().eval()
     fold_norms(network)
     monkeypatch.setitem(sys.modules, "egohieraloc.models.fused_blocks", None)
-    fuse_for_cuda(network)
+    fuse_for_cuda(network, torch.device("cpu"))
     assert any(isinstance(module, InvertedBottleneck) for module in network.modules())
 
 

@@ -77,8 +77,17 @@ def test_all_or_nothing(answer: Result, tmp_path: Path, monkeypatch: pytest.Monk
     assert not (tmp_path / "out").exists()
 
 
-def test_the_video_is_gone(answer: Result, tmp_path: Path) -> None:
-    (tmp_path / "frames").rename(tmp_path / "elsewhere")
+@pytest.mark.parametrize("what", ["gone", "shorter", "damaged"])
+def test_the_video_is_no_longer_what_it_was(
+    answer: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    if what == "gone":
+        (tmp_path / "frames").rename(tmp_path / "elsewhere")
+    elif what == "shorter":
+        for path in sorted((tmp_path / "frames").iterdir())[-3:]:
+            path.unlink()
+    else:
+        monkeypatch.setattr(Video, "frames", lambda *_: iter(()))
     page = save_report(answer, tmp_path / "out", notes=("A note.",))
     names = {path.name for path in page.parent.iterdir()}
     assert "overlay.mp4" not in names
@@ -87,7 +96,7 @@ def test_the_video_is_gone(answer: Result, tmp_path: Path) -> None:
     assert (shown["thumbnails"], shown["overlay"]) == ([], None)
     assert shown["notes"] == [
         "A note.",
-        "frames could not be opened again: its images are missing.",
+        "frames could not be read again as it was: its images are missing.",
     ]
 
 

@@ -522,12 +522,16 @@ def test_bad_questions(make_video) -> None:
     for index in (-1, 30):
         with pytest.raises(VideoError, match=rf"Frame {index} is not in .*frames 0 to 29"):
             video.frame(index)
+        with pytest.raises(VideoError, match=rf"Frame {index} is not in .*frames 0 to 29"):
+            video.sampled(indices=np.array([index]))
     for time_s in (-0.1, 1.2, math.nan, math.inf):
         with pytest.raises(VideoError, match=r"must lie between 0 and 1\.000 s"):
             video.frame_at(time_s)
     for indices in ([4, 3], [4, 4]):
         with pytest.raises(VideoError, match="must increase"):
             video.frames(indices)
+        with pytest.raises(VideoError, match="must increase"):
+            video.sampled(indices=np.array(indices))
     for fps in (0, -5, math.nan, math.inf):
         with pytest.raises(VideoError, match="sampling rate must be a positive number"):
             video.samples(fps)

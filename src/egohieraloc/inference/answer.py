@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from egohieraloc.clock import clock
 from egohieraloc.inference.look_back import look_back
 from egohieraloc.inference.predict import Decoded
-from egohieraloc.inference.search import QuerySearch, scores_of
+from egohieraloc.inference.search import Look, QuerySearch, scores_of
 from egohieraloc.inference.second_look import logit, look_again
 from egohieraloc.inference.temporal import TIE, Interval, TemporalChoice, score_curve
 from egohieraloc.models.weights import BothLooks, Calibration
@@ -27,7 +26,6 @@ from egohieraloc.types import (
 )
 from egohieraloc.video.letterbox import Letterbox
 
-Look = Literal["first", "back", "second"]  # the last that the confidence of the chosen candidate comes from
 EXPLAINED = 8  # samples of the track whose maps are kept, at most
 
 
@@ -39,7 +37,7 @@ class Answer:
     curve: ScoreCurve
     alternatives: tuple[ResponseTrack, ...]
     decoded: Mapping[int, Decoded]
-    look: Look = "first"
+    look: Look = "first"  # the last that the confidence of the chosen candidate comes from
 
 
 def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
@@ -53,7 +51,7 @@ def answer(search: QuerySearch, decoded: Mapping[int, Decoded]) -> Answer:
     judged = judge(search, decoded, choice)
     decoded = judged.decoded
     tracks = [ResponseTrack(predictions_of(search, decoded, c.interval), c.score) for c in judged.candidates]
-    literal = search.temporal.rule == "paper"  # the paper has no threshold of confidence: its rule decides
+    literal = search.temporal.literal
     needed = [c.threshold for c in judged.candidates]
     confident = [t for t, least in zip(tracks, needed, strict=True) if literal or t.score >= least]
     most = search.temporal.max_alternatives
@@ -95,15 +93,13 @@ def judge(search: QuerySearch, decoded: Mapping[int, Decoded], choice: TemporalC
     """The confidence of each candidate from the first look and, where there is one, a further one."""
     assert choice.chosen is not None
     intervals = (choice.chosen, *choice.alternatives)
-    calibration = search.predictor.calibration
+    calibration, look = search.predictor.calibration, search.look
+    line = calibration.looks if look == "second" else calibration.back
     first = [logit(float(choice.curve.raw[a : b + 1].max())) for a, b in intervals]
-    looks = look_again(search, decoded, intervals) if search.looks_again else None
-    further: Sequence[float | None] | None
-    if looks is not None:
-        further, line = [look.logit for look in looks], calibration.looks
-    else:
-        further = look_back(search, decoded, intervals) if search.looks_back else None
-        line = calibration.back
+    looks = look_again(search, decoded, intervals) if look == "second" else None
+    further: Sequence[float | None] | None = None if looks is None else [each.logit for each in looks]
+    if look == "back":
+        further = look_back(search, decoded, intervals)
     if further is None:
         alone = [_judged(i, a, None, calibration, line) for i, a in zip(intervals, first, strict=True)]
         return Judged(alone, decoded)
@@ -114,9 +110,8 @@ def judge(search: QuerySearch, decoded: Mapping[int, Decoded], choice: TemporalC
     bar = search.temporal.weighed_share * max(c.score for c in both) * TIE
     chosen = max((c for c in both if c.score >= bar), key=lambda c: c.interval)
     both.sort(key=lambda c: (c is not chosen, -c.score))
-    closer = {sample: seen for look in looks or () for sample, seen in look.decoded.items()}
-    kind: Look = "back" if looks is None else "second"
-    return Judged(both, {**decoded, **closer}, "first" if chosen.second is None else kind)
+    closer = {sample: seen for each in looks or () for sample, seen in each.decoded.items()}
+    return Judged(both, {**decoded, **closer}, "first" if chosen.second is None else look)
 
 
 def _judged(

@@ -24,13 +24,13 @@ from egohieraloc.inference.steady import steady
 from egohieraloc.inference.temporal import Interval
 from egohieraloc.types import NotFound
 
-BLOCK = 4  # samples of a walk decoded at a time
+WALK_SAMPLES = 4  # samples of a walk decoded at a time
 
 
 def completed(search: QuerySearch, found: Answer) -> Answer:
     """The answer with its whole appearance; candidates that turn out to be part of it are left out."""
     config = search.temporal
-    if isinstance(found.track, NotFound) or config.rule == "paper" or config.complete > 1:
+    if isinstance(found.track, NotFound) or config.literal or config.complete > 1:
         return found
     (first, last), joined = complete(search, found.decoded, (found.track.start, found.track.end))
     longer = max(search.video.letterbox.content_size)
@@ -46,7 +46,7 @@ def completed(search: QuerySearch, found: Answer) -> Answer:
         beside = {sample: joined[sample] for sample in corrected}
         where = min(beside), max(beside)
         others = (replace(found.track, predictions=predictions_of(search, beside, where)), *others)
-    return replace(found, track=track, alternatives=others, decoded=steadied)
+    return replace(found, track=track, alternatives=others[: config.max_alternatives], decoded=steadied)
 
 
 def _before_a_leap(decoded: Mapping[int, Decoded], walk: Sequence[int], longer: int) -> int:
@@ -136,7 +136,7 @@ def _walk_side_by_side(search: QuerySearch, template: SearchTemplate, walks: Seq
     while going := [row for row, walk in enumerate(on_foot) if not walk.ended]:
         on_foot, state = [on_foot[row] for row in going], state.rows(going)
         ahead = [walk.samples[len(walk.seen) :] for walk in on_foot]
-        size = min(BLOCK, max(map(len, ahead)))
+        size = min(WALK_SAMPLES, max(map(len, ahead)))
         block = next(blocks_side_by_side(ahead, size))
         answers, state = predictor.decode(template, search.video.pick(block), state, outlined=False)
         for number, walk in enumerate(on_foot):

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from egohieraloc.errors import VideoError
 from egohieraloc.inference.chunks import (
     PHASES,
-    STRETCH,
     all_chunks,
     chunk_of,
     chunks_with,
@@ -147,11 +146,6 @@ class EncodedVideo:
         read = self.pixels or (self.reading.video if self.reading else Video.reopen(self.video.source)).frames
         numbers = {int(self.frame_index[sample]): sample for sample in samples}
         return {numbers[frame.index]: frame for frame in read(sorted(numbers))}
-
-    def take(self, first: int, last: int) -> Iterator[PackedFeatures]:
-        """Samples first to last, inclusive, stretch by stretch."""
-        for start in range(first // STRETCH * STRETCH, last + 1, STRETCH):
-            yield self.pick(range(max(first, start), min(last + 1, start + STRETCH)))
 
     def _made(self, numbers: Sequence[int]) -> Iterator[tuple[int, PackedFeatures]]:
         if not numbers:

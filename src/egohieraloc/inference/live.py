@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -31,10 +32,11 @@ RATE_SLACK = 0.1  # a camera's clock jitters
 class LiveVideo:
     """What has been seen so far, in a temporary folder: memory stays small for hours."""
 
-    def __init__(self, predictor: Predictor, *, fps: float | None = None) -> None:
+    def __init__(self, predictor: Predictor, *, fps: float | None = None, back: bool = False) -> None:
+        """`back`: get ready for questions that look back."""
         if fps is not None and not (math.isfinite(fps) and fps > 0):
             raise VideoError(f"A rate must be a positive number of frames a second, got {fps}.")
-        self._predictor = predictor
+        self._predictor, self._back = predictor, back
         self._least_gap_s = 0.0 if fps is None else (1 - RATE_SLACK) / fps
         self._folder = scratch_folder()
         self._frames = Path(self._folder.name) / "frames"
@@ -45,15 +47,20 @@ class LiveVideo:
         self._times: list[float] = []
         self._letterbox: Letterbox | None = None
         self._closed = False
+        self._turn = Lock()  # a camera's thread may add while another asks
 
     def add(self, rgb: Rgb, time_s: float) -> bool:
         """Push the next frame; whether it was kept. Times must increase and the size must stay."""
+        with self._turn:
+            return self._add(rgb, time_s)
+
+    def _add(self, rgb: Rgb, time_s: float) -> bool:
         self._check_open()
         self._check_time(time_s)
         letterbox = self._checked_letterbox(rgb)
         if self._letterbox is None:
             self._predictor.prepare_encoding(letterbox)
-            self._predictor.prepare_search(letterbox)
+            self._predictor.prepare_search(letterbox, back=self._back)
         if self._times and time_s - self._times[-1] < self._least_gap_s:
             return False
         number = len(self._times)
@@ -73,6 +80,10 @@ class LiveVideo:
 
     def encoded(self) -> EncodedVideo:
         """All frames so far, ready to be searched. `frame_index` counts pushed frames."""
+        with self._turn:
+            return self._encoded()
+
+    def _encoded(self) -> EncodedVideo:
         self._check_open()
         if self._letterbox is None:
             raise VideoError("No frame has been pushed yet: add one before asking.")
@@ -88,8 +99,9 @@ class LiveVideo:
         return EncodedVideo(sampled, self._letterbox, self._store, memory=self._memory)
 
     def close(self) -> None:
-        self._folder.cleanup()
-        self._closed = True
+        with self._turn:
+            self._folder.cleanup()
+            self._closed = True
 
     def _check_open(self) -> None:
         if self._closed:

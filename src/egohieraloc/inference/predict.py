@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,7 +35,7 @@ from egohieraloc.video.letterbox import Letterbox
 BATCHES = {"cpu": 16, "cuda": 128}
 ENCODE_BATCHES = {"cuda": 128}  # a processor is no faster with more than a chunk
 STRIDE, MASK_STRIDE = 16, 4  # pixels of the canvas in a cell of descriptors, and of a mask
-VIEWS = 2  # of what was found encoded at a time: more take little less time and much more memory
+LOOK_BACK_BATCH = 2  # candidates encoded at a time for a look back: more save little and take much memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ class Predictor:
             self.features_fingerprint += f"-{parts['encoder'].fingerprint}"
         fold_norms(self.network)
         if self.device.type == "cuda" and engine != "compiled":
-            fuse_for_cuda(self.network)
+            fuse_for_cuda(self.network, self.device)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.calibration = weights.calibration
         self.provider = provider
@@ -133,7 +133,9 @@ class Predictor:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16):
+        # Triton starts its kernels on the current device, not on that of what they are given.
+        current = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+        with current, torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16):
             yield
 
     def encode(self, canvases: Sequence[Rgb]) -> PackedFeatures:
@@ -152,12 +154,12 @@ class Predictor:
         if isinstance(self.network.frame_encoder, CompiledEncoder):
             self.network.frame_encoder.prepare(height, width)
 
-    def prepare_search(self, letterbox: Letterbox, *, back: bool = True) -> None:
+    def prepare_search(self, letterbox: Letterbox, *, back: bool = False) -> None:
         """Get ready to search frames, and to look `back`, beside whatever else is done."""
         width, height = letterbox.canvas_size
         if isinstance(self.network.ram, CompiledDecoder):
             self.network.ram.prepare(height // STRIDE, width // STRIDE)
-            if back and self.calibration.back.second:  # looks back are at squares: see `network.as_frame`
+            if back:  # looks back are at squares: see `network.as_frame`
                 side = self.config.input_size // STRIDE
                 self.network.ram.prepare_look(side, side, views=1)
 
@@ -227,7 +229,7 @@ class Predictor:
     def look_back(self, query: PreparedQuery, found: Sequence[Query]) -> list[float]:
         """The logits that the query's image, of several views the likeliest, shows each thing found."""
         nothing = torch.empty(0, dtype=torch.long, device=self.device)
-        some = (found[start : start + VIEWS] for start in range(0, len(found), VIEWS))
+        some = (found[start : start + LOOK_BACK_BATCH] for start in range(0, len(found), LOOK_BACK_BATCH))
         logits = []
         # Many are looked for: no costly segmenter.
         for view in (view for few in some for view in self._prepare_views(few, None)):

@@ -32,7 +32,7 @@ FORMAT = 1
 CODEWORDS = 256  # of a chunk
 PROTOTYPES = 16  # of a query ...
 COUNTED = 4  # ... of which so many, the most similar ones, say how similar a chunk is
-BLOCK = 128  # chunks compared at a time ...
+CHUNKS_PER_PRODUCT = 128  # chunks compared at a time ...
 MOST_CORES = 4  # ... by each of so many cores, in threads of torch's: more would wait for the memory
 FINEST = 63  # whole numbers that prototypes are rounded to; sums of larger ones overflow without VNNI
 HEADER = re.compile(rb"egohieraloc-memory (\d+) (\d+) (\d{1,9})")
@@ -69,10 +69,10 @@ def centres(vectors: Vectors, count: int) -> Vectors:
 
 def far_apart(vectors: Vectors, count: int) -> Vectors:
     """Of unit vectors (n, D) the first, then always the one that is least like all before it (count, D)."""
-    chosen, likeness = [0], np.full(len(vectors), -np.inf, np.float32)
+    chosen, highest_similarity = [0], np.full(len(vectors), -np.inf, np.float32)
     while len(chosen) < count:
-        np.maximum(likeness, vectors @ vectors[chosen[-1]], out=likeness)
-        chosen.append(int(likeness.argmin()))
+        np.maximum(highest_similarity, vectors @ vectors[chosen[-1]], out=highest_similarity)
+        chosen.append(int(highest_similarity.argmin()))
     return vectors[chosen]
 
 
@@ -145,9 +145,12 @@ class RegionMemory:
         """How similar chunks are to a query, in [-1, 1]; not a number where one is not remembered. They are
         consecutive sparse chunks."""
         self._read_manifest()
-        if not self._checks or not len(numbers):
+        if not (self._checks and len(numbers) and self._codewords.exists()):
             return np.full(len(numbers), np.nan, np.float32)
-        blocks = [numbers[start : start + BLOCK] for start in range(0, len(numbers), BLOCK)]
+        blocks = [
+            numbers[start : start + CHUNKS_PER_PRODUCT]
+            for start in range(0, len(numbers), CHUNKS_PER_PRODUCT)
+        ]
         cores = min(usable_cores(), MOST_CORES)
         with _opened(self._codewords, os.O_RDONLY) as file, ThreadPoolExecutor(cores) as pool:
             parts = pool.map(lambda block: self._similar(file, block, prototypes), blocks)

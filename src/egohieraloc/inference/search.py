@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +20,14 @@ from egohieraloc.inference.propagation import propagated
 from egohieraloc.inference.regions import prototypes
 from egohieraloc.inference.temporal import TemporalChoice, choose_interval, score_curve
 from egohieraloc.models.qam import QamState
+from egohieraloc.models.weights import Calibration
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.types import Floats
 
+Look = Literal["first", "back", "second"]
 LOOK_CHUNKS = 4  # looked at in one go
-BLOCK = 8  # samples of a stretch read from the store in one go, at least
-ALIKE = 1.25  # times as long as the shortest, a stretch is still decoded side by side with it
+SAMPLES_PER_READ = 8  # samples of a stretch read from the store in one go, at least
+MAX_LENGTH_RATIO = 1.25  # of stretches decoded side by side
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,7 +85,7 @@ class QuerySearch:
         pieces = pieces_of(stretches, coarse, self.config.probe)
         probed = Probed(pieces, self._probes(pieces), np.zeros(len(pieces), bool), self.config.stride)
         decoded: dict[int, Decoded] = {}
-        while wanted := probed.next(self.choice(decoded), self.rule, whole=self.looks_again):
+        while wanted := probed.next(self.choice(decoded), self.rule, whole=self.look == "second"):
             joined = joined_pieces([pieces[number] for number in wanted])
             before = {samples[0]: before_in_stretch(samples[0], stretches[run]) for run, samples in joined}
             joined_samples = [samples for _, samples in joined]
@@ -132,28 +135,15 @@ class QuerySearch:
         return len(apart_s) > 0 and float(np.median(apart_s)) <= NEIGHBOURS_S
 
     @property
-    def looks_again(self) -> bool:
-        """Whether there is a second look; the paper looks once."""
-        paper = self.temporal.rule == "paper"
-        return self.config.second_look and not paper and self.predictor.calibration.looks.second != 0
-
-    @property
-    def looks_back(self) -> bool:
-        """Whether what is found is searched for in the query's image; in the paper it is not."""
-        paper = self.temporal.rule == "paper"
-        return self.config.look_back and not paper and self.predictor.calibration.back.second != 0
-
-    @property
-    def weighs(self) -> bool:
-        """Whether more than the first look decides between candidates. `complete` finds the rest of one that
-        was decoded in part and turns out to be the answer."""
-        return self.looks_again or self.looks_back
+    def look(self) -> Look:
+        return last_look(self.config, self.temporal, self.predictor.calibration)
 
     @property
     def rule(self) -> TemporalConfig:
-        """The temporal rule, with as many candidates as are weighed."""
+        """The temporal rule, with as many candidates as are weighed. `complete` finds the rest of one that
+        was decoded in part and turns out to be the answer."""
         wanted = max(self.temporal.max_alternatives, self.config.look_appearances - 1)
-        return replace(self.temporal, max_alternatives=wanted) if self.weighs else self.temporal
+        return self.temporal if self.look == "first" else replace(self.temporal, max_alternatives=wanted)
 
     def _decode(
         self,
@@ -178,7 +168,7 @@ class QuerySearch:
         for group in groups_of_similar_length(stretches, self.predictor.largest_batch):
             states = [self._state_after(ahead.get(stretch[0], ())) for stretch in group]
             state = states[0].joined(states)
-            size = max(BLOCK, self.predictor.largest_batch // len(group))
+            size = max(SAMPLES_PER_READ, self.predictor.largest_batch // len(group))
             for block in blocks_side_by_side(group, size):
                 features = self.video.pick(block)
                 answers, state = self.predictor.decode(self.query, features, state, outlined=outlined)
@@ -207,6 +197,16 @@ class QuerySearch:
         return decoded
 
 
+def last_look(config: SearchConfig, temporal: TemporalConfig, calibration: Calibration) -> Look:
+    """What decides between candidates: a second look from close by, a look back at the query's image, or, in
+    the paper and with weights that were calibrated for neither, the first look."""
+    if temporal.literal:
+        return "first"
+    if config.second_look and calibration.looks.second:
+        return "second"
+    return "back" if config.look_back and calibration.back.second else "first"
+
+
 def scores_of(decoded: Mapping[int, Decoded]) -> dict[int, float]:
     return {sample: said.score for sample, said in decoded.items()}
 
@@ -221,7 +221,7 @@ def groups_of_similar_length(stretches: list[list[int]], largest: int) -> list[l
     is decoded again until the longest of its group ends, so a much longer one begins another group."""
     ordered, groups = sorted(stretches, key=len), []
     while ordered:
-        alike = sum(len(stretch) <= ALIKE * len(ordered[0]) for stretch in ordered)
+        alike = sum(len(stretch) <= MAX_LENGTH_RATIO * len(ordered[0]) for stretch in ordered)
         count = min(largest, 1 << alike.bit_length() - 1)
         groups.append(ordered[:count])
         ordered = ordered[count:]

@@ -46,7 +46,7 @@ def choose_interval(
     if highest <= 0:
         return TemporalChoice(ScoreCurve(time_s, scores, smooth, 0.0), None)
     low, high = config.extend_share, config.peak_share
-    if config.rule == "paper":
+    if config.literal:
         low, high, cuts = config.paper_share, config.paper_share, ()
     intervals = _intervals(smooth >= low * highest * TIE, config.bridge, cuts)
     peaks = {interval: float(smooth[interval[0] : interval[1] + 1].max()) for interval in intervals}

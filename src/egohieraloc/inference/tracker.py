@@ -27,7 +27,7 @@ from egohieraloc.query import Query
 from egohieraloc.types import Box, Frame, FramePrediction, Ints, Mask, Rgb
 from egohieraloc.video.reader import Video
 
-BLOCK = 32  # frames decoded at a time when walking backwards
+BACKWARD_FRAMES = 32  # frames decoded at a time when walking backwards
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +124,6 @@ def _walk(video: Video, indices: Ints) -> Iterator[Frame]:
     if len(indices) < 2 or indices[-1] > indices[0]:
         yield from video.frames(indices)
         return
-    for start in range(0, len(indices), BLOCK):
-        block = np.flip(indices[start : start + BLOCK])
+    for start in range(0, len(indices), BACKWARD_FRAMES):
+        block = np.flip(indices[start : start + BACKWARD_FRAMES])
         yield from reversed(list(video.frames(block)))

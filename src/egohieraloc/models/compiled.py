@@ -83,7 +83,8 @@ class CompiledDpm(Dpm):
         if len(tokens) < self.config.top_k:
             return super().foreground_map(cells, tokens, weight)
         given = [cells.flatten(2).float().contiguous().numpy(), (tokens * weight[:, None]).float().numpy()]
-        found = torch.from_numpy(self._compiled(given, share_inputs=True)[0])
+        request = self._compiled.create_infer_request()  # of this thread alone; the model's own is shared
+        found = torch.from_numpy(request.infer(given, share_inputs=True)[0])
         return found.view(len(cells), *cells.shape[2:])
 
 

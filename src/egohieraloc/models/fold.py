@@ -22,11 +22,11 @@ def fold_norms(module: nn.Module) -> None:
                 module._modules[after] = nn.Identity()
 
 
-def fuse_for_cuda(network: nn.Module) -> None:
+def fuse_for_cuda(network: nn.Module, device: torch.device) -> None:
     """Put fused blocks in the place of those there are kernels for, in place; after `fold_norms`."""
     try:  # Triton comes with CUDA builds of torch alone
         from egohieraloc.models.fused_blocks import fuse_blocks
     except ImportError:
         return
-    if torch.cuda.get_device_capability() >= (8, 0):  # older ones have no bfloat16
+    if torch.cuda.get_device_capability(device) >= (8, 0):  # older ones have no bfloat16
         fuse_blocks(network, torch.bfloat16)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from torch import Tensor
 from egohieraloc.threads import usable_cores
 
 Shape = tuple[int, ...]
-MOST_SHAPES = 7  # of video kept ready
+MOST_SHAPES = 7  # of frames whose graphs stay compiled
 MOST_AT_ONCE = 8  # frames: each takes memory of its own, and a chunk of features has no more
 
 
@@ -36,7 +38,7 @@ class PartGraph:
 
 
 class FrameGraph:
-    """A graph of a frame or two, run on as many cores at once as there are.
+    """A graph that runs one frame (or `together`) on each core, several side by side.
 
     Cores that share a frame wait for each other in every layer, the longer the busier they are. Shapes are
     fixed: with open ones a frame takes longer, and OpenVINO prepares itself for each that it meets.
@@ -49,18 +51,21 @@ class FrameGraph:
         on one core, for a graph of many small layers; `most`: shapes that stay ready."""
         self._model, self._exact, self._together, self._most = model, exact, together, most
         self._ready: dict[tuple[Shape, ...], Future[Any]] = {}
+        self._choosing = threading.Lock()  # what is ready
+        self._turn = threading.Lock()  # to run: each call takes all cores
 
     def prepare(self, frames: Sequence[Shape], query: Sequence[Shape] = ()) -> Future[Any]:
         """Compile it, once, beside whatever else is done, for values of a frame and of a query of these
         shapes without their first side."""
         shapes = (*((self._together, *shape) for shape in frames), *((1, *shape) for shape in query))
-        queue = self._ready.pop(shapes, None)
-        if queue is None or _failed(queue):
-            queue = compiler().submit(self._compiled, shapes)
-        self._ready[shapes] = queue  # the one used last comes last
-        if len(self._ready) > self._most:
-            self._ready.pop(next(iter(self._ready))).cancel()
-        return queue
+        with self._choosing:
+            pending = self._ready.pop(shapes, None)
+            if pending is None or _is_unusable(pending):
+                pending = compiler().submit(self._compiled, shapes)
+            self._ready[shapes] = pending  # the one used last comes last
+            if len(self._ready) > self._most:
+                self._ready.pop(next(iter(self._ready))).cancel()
+        return pending
 
     def _compiled(self, shapes: Sequence[Shape]) -> Any:
         import openvino
@@ -83,15 +88,17 @@ class FrameGraph:
             made[start] = [tensor.data[: count - start].copy() for tensor in request.output_tensors]
 
         queue = self.prepare([row.shape[1:] for row in rows], [value.shape[1:] for value in shared]).result()
-        queue.wait_all()  # an interrupted call may have left frames under way, which are none of this one's
-        queue.set_callback(keep)
         starts = range(0, count, self._together)
-        for start in starts:
-            some = [row[start : start + self._together] for row in rows]
-            if count - start < self._together:  # the last one fills up
-                some = [np.resize(row, (self._together, *row.shape[1:])) for row in some]
-            queue.start_async([*some, *shared], start, share_inputs=True)
-        queue.wait_all()
+        with self._turn:
+            queue.set_callback(keep)
+            try:
+                for start in starts:
+                    some = [row[start : start + self._together] for row in rows]
+                    if count - start < self._together:  # the last one fills up
+                        some = [np.resize(row, (self._together, *row.shape[1:])) for row in some]
+                    queue.start_async([*some, *shared], start, share_inputs=True)
+            finally:
+                queue.wait_all()  # also when interrupted: frames under way read `rows`, and call `keep`
         columns = zip(*(made[start] for start in starts), strict=True)
         return [torch.from_numpy(np.concatenate(column)) for column in columns]
 
@@ -107,17 +114,22 @@ def compile_model(model: Any, *, exact: bool = False, **options: Any) -> Any:
 @cache
 def compiler() -> ThreadPoolExecutor:
     """What compiles graphs."""
-    return ThreadPoolExecutor(usable_cores())
+    pool = ThreadPoolExecutor(usable_cores())
+    # Else the end of a program waits for all that is in it, which concurrent.futures asks for in the same
+    # way; what `atexit` calls comes too late.
+    at_end = getattr(threading, "_register_atexit", atexit.register)
+    at_end(partial(pool.shutdown, cancel_futures=True))
+    return pool
 
 
 def stop_compiling() -> None:
-    """Graphs that nobody has begun to compile are left: else the end of the program waits for all of them."""
+    """Graphs that nobody has begun to compile are left, as at the end of the program."""
     compiler().shutdown(cancel_futures=True)
     compiler.cache_clear()
 
 
-def _failed(queue: Future[Any]) -> bool:
-    return queue.done() and (queue.cancelled() or queue.exception() is not None)
+def _is_unusable(pending: Future[Any]) -> bool:
+    return pending.done() and (pending.cancelled() or pending.exception() is not None)
 
 
 @cache

@@ -39,7 +39,7 @@ def save_report(
 def write_views(
     result: Result, folder: Path, *, notes: Sequence[str] = (), true_point_world: Floats | None = None
 ) -> None:
-    """Write curve.png, overlay.mp4 and report.html; images of the video only where it can still be opened."""
+    """Write curve.png, overlay.mp4 and report.html; images of the video only where it can still be read."""
     track = result.track if isinstance(result.track, ResponseTrack) else None
     if len(result.curve.raw):
         write_curve(folder / "curve.png", result.curve, chosen=(track.start, track.end) if track else None)
@@ -47,16 +47,13 @@ def write_views(
     overlay_mp4 = None
     try:
         video = Video.reopen(result.video.source)
-    except VideoError:
-        notes = (
-            *notes,
-            f"{Path(result.video.source.path).name} could not be opened again: its images are missing.",
-        )
-    else:
         thumbnails = _thumbnails(video, result)
         if track:
             write_overlay(folder / "overlay.mp4", video, track.predictions, fps=result.video.sample_fps)
             overlay_mp4 = (folder / "overlay.mp4").read_bytes()
+    except VideoError:
+        name = Path(result.video.source.path).name
+        notes = (*notes, f"{name} could not be read again as it was: its images are missing.")
     scene = scene_of(result, true_point_world)
     extra = Attachments(thumbnails=thumbnails, overlay_mp4=overlay_mp4, scene=scene, notes=tuple(notes))
     page = render_report(result, extra)
@@ -78,6 +75,8 @@ def _thumbnails(video: Video, result: Result) -> tuple[bytes, ...]:
         else thumbnail(frame.rgb, width_px=width, quality=quality)
         for frame in video.frames([indices[sample] for sample in sorted(wanted)])
     }
+    if indices and not images:
+        raise VideoError(f"No sample of {video.path} can be decoded.")
     shown: list[bytes] = []
     for index in indices:
         shown.append(images.get(index) or (shown[-1] if shown else next(iter(images.values()))))

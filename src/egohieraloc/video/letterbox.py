@@ -22,7 +22,8 @@ Cell = TypeVar("Cell", bound=np.generic)
 
 @dataclass(frozen=True)
 class Letterbox:
-    """An image of width x height, centred on a black canvas, square or hardly larger: see canvas.py."""
+    """An image of width x height, centred on a canvas that is black where the image is not: the smallest that
+    holds it, or with `square` size x size; see canvas.py."""
 
     width: int
     height: int

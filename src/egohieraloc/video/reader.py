@@ -29,7 +29,7 @@ from egohieraloc.video.prefetch import prefetched
 DIAGONAL_35MM = math.hypot(36, 24)
 DEFAULT_FOLDER_FPS = 5.0
 AHEAD = 16  # frames decoded before they are asked for
-SCALED_ABOVE = 2  # canvases; frames this much larger are scaled by the decoder's library
+SCALED_ABOVE = 2  # times as large as on the canvas: such frames are scaled by the decoder's library
 MAX_SPAN_S = 366 * 86400.0  # from the first frame to the last, whatever a file claims
 ROUNDING_S = 1e-3  # Matroska and its like round frame times to a millisecond
 
@@ -99,8 +99,8 @@ class Video:
         return VideoSource(str(self.path.absolute()), rate)
 
     def sampled(self, fps: float | None = 5.0, *, indices: Ints | None = None) -> SampledVideo:
-        """The samples at `fps` (all frames with None), or the frames of these numbers."""
-        chosen = self.sample_indices(fps) if indices is None else indices
+        """The samples at `fps` (all frames with None), or the frames of these numbers, which increase."""
+        chosen = self.sample_indices(fps) if indices is None else np.array(self._checked(indices), np.int64)
         rate = min(float(self.info.fps), fps or math.inf)
         return SampledVideo(self.source, self.info, rate, chosen, self.times_s[chosen])
 
@@ -158,15 +158,7 @@ class Video:
     ) -> Iterator[Frame]:
         """Frames by increasing number, decoding no more than they need; scaled to `size`, width and height,
         where one is given. Damaged ones are left out with a warning."""
-        numbers = [int(index) for index in indices]
-        if any(late <= early for early, late in pairwise(numbers)):
-            raise VideoError("Frame numbers must increase: sort them and give each one once.")
-        for index in numbers[:1] + numbers[-1:]:
-            if not 0 <= index < self.info.num_frames:
-                raise VideoError(
-                    f"Frame {index} is not in {self.path}: it has frames 0 to {self.info.num_frames - 1}."
-                )
-        return self._frames(numbers, size)
+        return self._frames(self._checked(indices), size)
 
     def canvases(
         self, indices: Sequence[int] | NDArray[np.integer], letterbox: Letterbox
@@ -180,6 +172,17 @@ class Video:
         frames = self.frames(indices, size=letterbox.content_size if large else None)
         canvases = (Frame(frame.index, frame.time_s, letterbox.apply(frame.rgb)) for frame in frames)
         return prefetched(canvases, AHEAD)
+
+    def _checked(self, indices: Sequence[int] | NDArray[np.integer]) -> list[int]:
+        numbers = [int(index) for index in indices]
+        if any(late <= early for early, late in pairwise(numbers)):
+            raise VideoError("Frame numbers must increase: sort them and give each one once.")
+        for index in numbers[:1] + numbers[-1:]:
+            if not 0 <= index < self.info.num_frames:
+                raise VideoError(
+                    f"Frame {index} is not in {self.path}: it has frames 0 to {self.info.num_frames - 1}."
+                )
+        return numbers
 
     def _frames(self, numbers: Sequence[int], size: tuple[int, int] | None) -> Iterator[Frame]:
         for index, rgb in self.backend.read(numbers, size=size):
