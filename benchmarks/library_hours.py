@@ -1,6 +1,6 @@
 """What a question to a library of many videos costs: seconds, and how many videos are asked.
 
-    python benchmarks/library_hours.py [--data DIR] [--hours 1 10] [--segment 28.8] [--minutes 57] [--folder F]
+    python benchmarks/library_hours.py [--data DIR] [--hours 1 10] [--segment 28.8] [--folder DIR]
 
 The footage is that of memory_hours.py, in videos of `--segment` seconds such as `watch` records; the demo
 clip, a video of its own, lies at seven tenths of it. Asked are where its object is, and where the objects of
@@ -19,20 +19,21 @@ import tempfile
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from ego_dev import read_queries
-from egohieraloc import Localizer, Memory, Query, Video, demo, threads
+from egohieraloc import Localizer, Query, demo, threads
 from egohieraloc.inference.chunks import PHASES, STRETCH
-from egohieraloc.inference.regions import RegionMemory
+from egohieraloc.inference.regions import Codes, RegionMemory
 from egohieraloc.inference.store import FeatureStore
-from egohieraloc.memory.library import Memory as Library
+from egohieraloc.memory.library import Memory
 from egohieraloc.memory.values import VideoEntry
 from egohieraloc.memory.videos import Known
 from egohieraloc.memory.wall_clock import Start
-from egohieraloc.types import Ints
+from egohieraloc.types import Ints, SampledVideo
 from memory_hours import ASKED, FPS, changed, codewords, make_footage, row_of
 
 BEGAN = datetime(2026, 3, 1, 8, tzinfo=UTC)
@@ -69,7 +70,7 @@ def main() -> None:
                 print(named, "nowhere |", row([nowhere[0], *nowhere], memory, None), flush=True)
 
 
-class Asked(Library):
+class Asked(Memory):
     """A memory that tells what it did."""
 
     def __init__(self, folder: Path, localizer: Localizer) -> None:
@@ -103,7 +104,8 @@ def row(queries: list[Query], memory: Asked, clip: VideoEntry | None) -> str:
         started = time.perf_counter()
         answer = memory.ask(query)
         total_s = time.perf_counter() - started
-        right = (answer.sightings[0].video.id == clip.id if answer.found else False) if clip else not answer.found
+        seen_in = answer.sightings[0].video.id if answer.found else None
+        right = seen_in == (clip and clip.id)
         ask_s = total_s - memory.open_s - memory.choose_s
         laps.append((memory.open_s, memory.choose_s, ask_s, total_s, memory.asked, right))
     *seconds, asked, right = zip(*laps[1:], strict=True)
@@ -129,14 +131,22 @@ def fill(memory: Asked, folder: Path, hours: float, segment_s: float) -> VideoEn
     whole = memory.add(demo.CLIP, start=BEGAN + timedelta(seconds=place * STRETCH / FPS))
     like = memory.encoded(whole)
     assert like is not None
-    for start, end in zip(cuts[:-1], cuts[1:], strict=True):
+    for start, end in pairwise(cuts):
         if start != place:
             add(memory, folder, whole, like.video, order[start:end], start, books)
     return whole
 
 
-def add(memory, folder, whole, like, order: Ints, start: int, books) -> None:  # type: ignore[no-untyped-def]
-    """A video of some stretches of the footage. Its file is the demo clip, whose beginning a look back sees."""
+def add(
+    memory: Asked,
+    folder: Path,
+    whole: VideoEntry,
+    like: SampledVideo,
+    order: Ints,
+    start: int,
+    books: Codes,
+) -> None:
+    """A video of some stretches of the footage. Its file is the demo clip: a look back sees its beginning."""
     name = f"{start:032d}"
     began = Start(BEGAN + timedelta(seconds=start * STRETCH / FPS), "given")
     seconds = len(order) * STRETCH / FPS

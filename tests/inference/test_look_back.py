@@ -10,13 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from stored import decoded, sampled, search_over
 
 from egohieraloc.config import SearchConfig, TemporalConfig, preset
 from egohieraloc.inference.answer import Answer, answer
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.look_back import look_back
-from egohieraloc.inference.predict import Decoded, Predictor
+from egohieraloc.inference.predict import Decoded, Predictor, over_views
 from egohieraloc.inference.second_look import logit
 from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.network import EgoHieraLocNet
@@ -157,12 +159,23 @@ def test_a_window_lies_in_the_frame_at_the_same_place_in_every_map(predictor: Pr
         assert float(there.abs().sum()) == pytest.approx(float(own.abs().sum()))
 
 
-def test_of_several_views_the_likeliest_counts(predictor: Predictor) -> None:
+def test_views_are_weighed_together(predictor: Predictor) -> None:
     views, found = [noise(1), noise(2)], [noise(3)]
     (one,), (other,) = (predictor.look_back(predictor.prepare(view), found) for view in views)
     (together,) = predictor.look_back(predictor.prepare(Query.of_views(*views)), found)
     assert one != pytest.approx(other, abs=1e-3)
-    assert together == pytest.approx(max(one, other), abs=2e-2)
+    assert together == pytest.approx(over_views(torch.tensor([one, other])), abs=2e-2)
+
+
+@given(st.lists(st.floats(-8, 8), min_size=1, max_size=16))
+def test_several_views_say_no_more_than_the_likeliest_and_no_less_than_their_mean(said: list[float]) -> None:
+    together = over_views(torch.tensor(said))
+    assert np.mean(said) - 1e-4 <= together <= max(said) + 1e-4
+
+
+def test_odds_of_views() -> None:
+    """Odds of 1 and of 9 have the roots 1 and 3, whose mean is 2: odds of 4."""
+    assert over_views(torch.tensor([0.0, math.log(9)])) == pytest.approx(math.log(4), abs=1e-5)
 
 
 def test_what_is_found_together_is_searched_for_one_by_one(predictor: Predictor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -96,6 +97,15 @@ def choose_device(name: str | None = None) -> torch.device:
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def over_views(logits: Tensor) -> float:
+    """One logit for those (n,) of a query's views: the mean of the odds' roots, squared.
+
+    An object is like some of its views, so the likeliest counts most; but each view is one more chance for
+    something else to be like it, so one alone does not count as much as all.
+    """
+    return float(2 * (torch.logsumexp(logits.float() / 2, 0) - math.log(len(logits))))
 
 
 class Predictor:
@@ -227,7 +237,7 @@ class Predictor:
             return SearchTemplate(self.network.template_from_frame(unpack(packed, self.device), box, mask))
 
     def look_back(self, query: PreparedQuery, found: Sequence[Query]) -> list[float]:
-        """The logits that the query's image, of several views the likeliest, shows each thing found."""
+        """The logits that the query's images show each thing found: see `over_views`."""
         nothing = torch.empty(0, dtype=torch.long, device=self.device)
         some = (found[start : start + LOOK_BACK_BATCH] for start in range(0, len(found), LOOK_BACK_BATCH))
         logits = []
@@ -236,7 +246,7 @@ class Predictor:
             with self._running():
                 state = self.network.initial_state(view.template).rows([0] * len(query.views))
                 output, _ = self.network.match(view.template, query.views, state, outlined=nothing)
-            logits.append(float(cell_score(output.ram.cell_logits).max()))
+            logits.append(over_views(cell_score(output.ram.cell_logits)))
         return logits
 
     def coarse(
