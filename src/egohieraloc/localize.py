@@ -224,17 +224,17 @@ class Localizer:
     def likely(
         self, query: Query, videos: Sequence[EncodedVideo], *, progress: Progress = no_progress
     ) -> dict[int, float]:
-        """Which of many videos, by rising time, may show the query: their numbers, and how sure a first look
-        is. They are searched as one long video is; `ask` answers for each."""
+        """Which of many videos, by rising time, seem to show the query: their numbers, and how sure that is;
+        where none does, the one that comes closest. They are searched as one long video is; `ask` answers
+        for each."""
         found: dict[int, float] = {}
         shapes = [video.letterbox.canvas_size for video in videos]
         for shape in dict.fromkeys(shapes):
             numbers = [number for number, other in enumerate(shapes) if other == shape]
             joined = JoinedVideo.of([videos[number] for number in numbers])
-            self.predictor.prepare_search(joined.letterbox)
-            search = self._search(query, joined, progress)
-            parts = likely_parts(search, joined, self.config.search.look_appearances)
-            found |= {numbers[part]: peak for part, peak in parts.items()}
+            self._prepare_search(joined)
+            parts = likely_parts(self._search(query, joined, progress), joined)
+            found |= {numbers[part]: score for part, score in parts.items()}
         return found
 
     def recall(self, query: Query, encoded: EncodedVideo, *, most: int = 5) -> list[Glimpse]:

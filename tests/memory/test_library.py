@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +18,13 @@ from egohieraloc.errors import DataError, QueryError, VideoError
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
 from egohieraloc.images import read_image, write_image
+from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.localize import SpaceSources
+from egohieraloc.memory import library
 from egohieraloc.memory.library import before
 from egohieraloc.progress import label
 from egohieraloc.query import MAX_VIEWS
+from egohieraloc.result import Result
 
 
 @pytest.fixture
@@ -72,6 +76,95 @@ def test_some_videos_and_a_query_time(filled: Memory, localizer: Localizer) -> N
     nothing = filled.ask(red_square(), until=datetime(2020, 1, 1))
     assert not nothing.found
     assert nothing.result is None
+
+
+@pytest.fixture
+def many(filled: Memory, monkeypatch: pytest.MonkeyPatch) -> Memory:
+    """So many videos that not each of them is asked."""
+    monkeypatch.setattr(library, "FEW", 1)
+    return filled
+
+
+def asked_of(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The videos that questions from now on are put to."""
+    asked: list[Path] = []
+    ask = Localizer.ask
+
+    def noted(localizer: Localizer, query: Query, video: EncodedVideo, **options: Any) -> Result:
+        asked.append(Path(video.video.source.path))
+        return ask(localizer, query, video, **options)
+
+    monkeypatch.setattr(Localizer, "ask", noted)
+    return asked
+
+
+def test_of_many_videos_those_that_seem_to_show_it_are_asked(
+    many: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it is in all of them."""
+    with monkeypatch.context() as few:
+        few.setattr(library, "FEW", 8)
+        one_by_one = many.ask(red_square())
+    asked = asked_of(many, monkeypatch)
+    answer = many.ask(red_square())
+    assert answer.sightings[0] == one_by_one.sightings[0]
+    assert answer.result.boxes_xyxy.tolist() == one_by_one.result.boxes_xyxy.tolist()
+    monkeypatch.setattr(Localizer, "likely", lambda *_, **__: {1: 0.5})
+    asked.clear()
+    assert many.ask(red_square()).sightings[0].video == many.list()[1]
+    assert asked == [many.list()[1].path]
+
+
+def test_of_many_videos_only_what_was_before_the_query_time_is_searched(
+    many: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[list[int]] = []
+
+    def likely(
+        localizer: Localizer, query: Query, videos: list[EncodedVideo], **_: object
+    ) -> dict[int, float]:
+        searched.append([len(video) for video in videos])
+        return {len(videos) - 1: 1.0}
+
+    monkeypatch.setattr(Localizer, "likely", likely)
+    _, second, third = many.list()
+    answer = many.ask(red_square(), until=second.start.time + timedelta(seconds=1))
+    assert searched == [[15, 5]]
+    assert answer.result.video.until_s == 1.0
+    assert answer.sightings[0].video == second
+    many.ask(red_square(), until=third.start.time)
+    assert searched[1:] == [[15, 15]]
+
+
+def test_of_many_videos_those_that_are_gone_answer_too(many: Memory, tmp_path: Path) -> None:
+    """From their features, or from what is remembered where these were thrown out as well."""
+    path = moved_recording(many, tmp_path)
+    (entry,) = (entry for entry in many.list() if entry.path == path)
+    path.unlink()
+    assert many.ask(red_square()).sightings[0].video == entry
+    shutil.rmtree(many.encoded(entry).store.folder)
+    assert [glimpse.video for glimpse in many.ask(red_square()).remembered] == [entry]
+
+
+def test_of_many_videos_one_that_must_be_read_again_and_cannot_be_hides_no_other(
+    many: Memory, tmp_path: Path
+) -> None:
+    path = moved_recording(many, tmp_path)
+    (entry,) = (entry for entry in many.list() if entry.path == path)
+    shutil.rmtree(many.encoded(entry).store.folder)
+    path.write_bytes(b"junk")
+    answer = many.ask(red_square())
+    assert answer.sightings[0].video == many.list()[2]
+    assert [glimpse.video for glimpse in answer.remembered] == [entry]
+
+
+def test_of_many_videos_one_that_only_another_network_read_is_read(many: Memory, tmp_path: Path) -> None:
+    path = moved_recording(many, tmp_path)
+    with many.catalogue.change() as db:
+        db.execute("UPDATE readings SET model = 'another' WHERE rowid = (SELECT max(rowid) FROM readings)")
+    (entry,) = (entry for entry in many.list() if entry.path == path)
+    assert many.encoded(entry) is None
+    assert many.ask(red_square()).sightings[0].video == entry
 
 
 def test_a_known_video_is_not_read_again(

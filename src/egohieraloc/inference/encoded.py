@@ -141,6 +141,10 @@ class EncodedVideo:
         )
         return match, scale
 
+    def letterbox_at(self, sample: int) -> Letterbox:
+        """From the frame of a sample to the canvas."""
+        return self.letterbox
+
     def frames(self, samples: Iterable[int]) -> dict[int, Frame]:
         """The frames of some samples as the video has them; damaged ones are left out."""
         read = self.pixels or (self.reading.video if self.reading else Video.reopen(self.video.source)).frames

@@ -1,29 +1,35 @@
 """Videos in a row, searched as one: which of them hold what looks most like the query?
 
 A library of hours in many files costs as much as one video of that length: one shortlist over what is
-remembered of all, one look at it, few samples decoded. Nothing is answered here; a video that is likely to
-show the object is then asked by itself.
+remembered of all, one look at it, few samples decoded, a look back at the best. The videos that seem to show
+the object are then asked by themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
+from egohieraloc.errors import VideoError
+from egohieraloc.inference.answer import judge
 from egohieraloc.inference.chunks import CHUNK, PHASES, STRETCH, samples_of
 from egohieraloc.inference.encoded import EncodedVideo
 from egohieraloc.inference.packing import PackedFeatures
 from egohieraloc.inference.probing import HOPE
 from egohieraloc.inference.search import QuerySearch
+from egohieraloc.inference.second_look import best_samples
 from egohieraloc.progress import Progress, no_progress
 from egohieraloc.threads import usable_cores
+from egohieraloc.types import Frame
+from egohieraloc.video.letterbox import Letterbox
 
-LATEST = 3  # videos that are likely because they are the last ones that may show it
+LATEST = 3  # of the appearances that are half as sure as the surest are looked back at in any case
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,6 +68,23 @@ class JoinedVideo(EncodedVideo):
         part, local, rows = self._place(number)
         return self.parts[part].chunk(local)[rows]
 
+    def letterbox_at(self, sample: int) -> Letterbox:
+        return self.parts[self.part_at(sample)].letterbox
+
+    def frames(self, samples: Iterable[int]) -> dict[int, Frame]:
+        """As of one video; those of a part that cannot be read are left out."""
+        wanted: dict[int, dict[int, int]] = {}
+        for sample in samples:
+            part = self.part_at(sample)
+            local = min(sample - self.starts[part] * STRETCH, len(self.parts[part]) - 1)
+            wanted.setdefault(part, {})[local] = sample
+        frames: dict[int, Frame] = {}
+        for part, of_local in wanted.items():
+            with suppress(VideoError, OSError):
+                read = self.parts[part].frames(of_local)
+                frames |= {of_local[local]: frame for local, frame in read.items()}
+        return frames
+
     def _descriptors(self, number: int) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
         part, local, rows = self._place(number)
         match, scale = self.parts[part]._descriptors(local)
@@ -77,17 +100,19 @@ class JoinedVideo(EncodedVideo):
         return part, local, np.minimum(np.arange(CHUNK), count - 1)
 
 
-def likely_parts(search: QuerySearch, joined: JoinedVideo, most: int) -> dict[int, float]:
-    """The parts that may show the object, each with how sure a first look is of it: `most` of the surest
-    appearances, and the latest ones that are half as sure."""
+def likely_parts(search: QuerySearch, joined: JoinedVideo) -> dict[int, float]:
+    """The parts that show the object by what a look at all of them at once says, each with its confidence;
+    where none does, the one that comes closest."""
     coarse = search.coarse_scores()
-    curve = search.choice(search.decode(coarse, outlined=False)).curve
-    peaks = [(end, float(curve.smooth[start : end + 1].max())) for start, end in curve.intervals]
-    highest = max((peak for _, peak in peaks), default=0.0)
-    best = sorted(peaks, key=lambda seen: seen[1])[-most:]
-    latest = [seen for seen in peaks if seen[1] >= HOPE * highest][-LATEST:]
-    likely = {} if peaks else {joined.part_at(int(coarse.argmax())): 0.0}
-    for end, peak in (*best, *latest):
-        part = joined.part_at(end)
-        likely[part] = max(peak, likely.get(part, 0.0))
-    return likely
+    decoded = search.decode(coarse, outlined=False)
+    choice = search.choice(decoded)
+    if choice.chosen is None:
+        return {joined.part_at(int(coarse.argmax())): 0.0}
+    found = [choice.chosen, *choice.alternatives]
+    peaks = {(a, b): float(choice.curve.smooth[a : b + 1].max()) for a, b in choice.curve.intervals}
+    late = [i for i, peak in peaks.items() if peak >= HOPE * max(peaks.values())][-LATEST:]
+    found += [interval for interval in late if interval not in found]
+    boxed = search.outlined(decoded, [s for i in found for s in best_samples(decoded, i, 1)])
+    seen = judge(search, boxed, replace(choice, alternatives=tuple(found[1:]))).candidates
+    sure = [c for c in seen if c.score >= c.threshold] or [max(seen, key=lambda c: c.score)]
+    return {joined.part_at(c.interval[1]): c.score for c in sorted(sure, key=lambda c: c.score)}

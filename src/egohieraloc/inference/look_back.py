@@ -28,10 +28,9 @@ def look_back(
         frames = search.video.frames(sample for sample in best if sample is not None)
     except (VideoError, OSError):
         return None
-    letterbox = search.video.letterbox
-
     cut: dict[int, Query] = {}
     for sample in frames:
+        letterbox = search.video.letterbox_at(sample)
         box = letterbox.box_from_canvas(decoded[sample].box).clipped(*letterbox.frame_size)
         if min(box.width, box.height) >= MIN_SIDE_PX:
             cut[sample] = Query(frames[sample].rgb, box)

@@ -114,7 +114,8 @@ def look_again(
         closer = {}
         for view, answer in sorted(own, key=lambda pair: pair[1].score):  # the best of a sample comes last
             if answer.score >= SURE:
-                placed, before = view.square.onto_canvas(answer, search.video.letterbox), decoded[view.sample]
+                letterbox = search.video.letterbox_at(view.sample)
+                placed, before = view.square.onto_canvas(answer, letterbox), decoded[view.sample]
                 closer[view.sample] = replace(placed, score=before.score, maps=before.maps)
         looks.append(SecondLook(float(np.mean([logit(answer.score) for _, answer in own])), closer))
     return looks
@@ -123,11 +124,11 @@ def look_again(
 def _views(
     search: QuerySearch, decoded: Mapping[int, Decoded], appearances: Sequence[Interval]
 ) -> list[_View]:
-    config, letterbox = search.config, search.video.letterbox
-    widest = search.predictor.config.input_size / min(letterbox.scale) / CLOSER
-    views = []
+    config, views = search.config, []
     for number, interval in enumerate(appearances):
         for sample in best_samples(decoded, interval, config.look_frames):
+            letterbox = search.video.letterbox_at(sample)
+            widest = search.predictor.config.input_size / min(letterbox.scale) / CLOSER
             box = letterbox.box_from_canvas(decoded[sample].box)
             for share in config.look_shares:
                 square = Square.round(box, share, *letterbox.frame_size)
