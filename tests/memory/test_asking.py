@@ -136,6 +136,13 @@ def test_a_sighting_half_as_sure_as_another_is_not_the_answer(score: float, answ
     assert answer.result is videos[answer.sightings[0].video]
 
 
+def test_a_weak_answer_is_not_settled_by_a_sure_one_before_it() -> None:
+    """The surest is yet to come: beside it the weak one, the latest, is not sure enough."""
+    weak, sure, surest = entry(2, 2000, 100), entry(1, 1000, 100), entry(0, 0, 100)
+    shelf = Shelf({weak: result(1, 2, 0.3), sure: result(1, 2, 0.55), surest: result(1, 2, 0.9)})
+    assert shelf.answer(others=0).sightings[0].video is sure
+
+
 def test_only_what_was_before_the_query_time() -> None:
     early, cut, late = entry(0, 0, 100), entry(1, 200, 100), entry(2, 400, 100)
     shelf = Shelf({early: result(1, 2, 0.9), cut: result(3, 4, 0.9), late: result(5, 6, 0.9)})

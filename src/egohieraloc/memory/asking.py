@@ -133,9 +133,9 @@ def worth_asking(
 
     begun = [entry for entry in entries if until is None or entry.start.time < until]
     for entry in sorted(begun, key=last_moment, reverse=True):
-        # None can be more than twice as sure.
-        latest = max((sighting.seen_until for sighting, _ in sure if sighting.score >= SHARE), default=None)
-        if latest is not None and last_moment(entry) <= latest:
+        best = in_order(sure)[0][0] if sure else None
+        # None that is left can be more than twice as sure as this one, nor later.
+        if best is not None and best.score >= SHARE and last_moment(entry) <= best.seen_until:
             if others == 0:
                 return
             others -= 1
