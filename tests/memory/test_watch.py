@@ -18,7 +18,7 @@ import pytest
 from recordings import image, red_square, write_recording
 
 from egohieraloc import Localizer, Memory
-from egohieraloc.errors import ConfigError, VideoError
+from egohieraloc.errors import ConfigError, OutputError, VideoError
 from egohieraloc.memory import camera as camera_module
 from egohieraloc.memory import webhook as webhook_module
 from egohieraloc.memory.camera import Camera, CameraFrame
@@ -129,6 +129,35 @@ def test_a_recording_that_takes_the_place_of_another(memory: Memory, walk: Path)
     entries = memory.list()
     assert [round(e.duration_s, 1) for e in entries] == [3.0, 3.0, 1.0]
     assert all(e.exists for e in entries)
+
+
+def test_a_segment_that_cannot_be_kept_ends_watching(
+    memory: Memory, walk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where more segments are recorded than may wait; the next watcher takes them."""
+    errors: list[str] = []
+
+    def full(memory: Memory, path: Path, *, camera: str) -> None:
+        until = time.monotonic() + 60
+        while len(list(path.parent.glob("*.mp4"))) < 4:  # one in the queue too many
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        raise OutputError("No space left on device")
+
+    def watching() -> None:
+        try:
+            watched(memory, walk, segment_s=1.0)
+        except OutputError as error:
+            errors.append(str(error))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Memory, "add", full)
+        thread = threading.Thread(target=watching, daemon=True)
+        thread.start()
+        thread.join(timeout=60)
+        assert errors == ["No space left on device"]
+    watched(memory, walk, segment_s=1.0)
+    assert sum(entry.info.num_frames for entry in memory.list()) == 35
 
 
 def test_two_watchers_of_one_camera(memory: Memory, walk: Path) -> None:

@@ -66,7 +66,7 @@ def watch(
                 _take(memory, path, name, options, report, waiting=recorder.waiting)
         finally:
             stop.set()
-            recorder.join()
+            recorder.end()
 
 
 class _Recorder(threading.Thread):
@@ -85,6 +85,7 @@ class _Recorder(threading.Thread):
         self._report = report
         self._done: Queue[Path] = Queue(WAITING_SEGMENTS if camera.is_file else 0)
         self._error: BaseException | None = None
+        self._unread = threading.Event()  # nobody takes segments any more
 
     @property
     def waiting(self) -> int:
@@ -102,6 +103,11 @@ class _Recorder(threading.Thread):
                     if self._error is not None:
                         raise self._error from None
                     return None
+
+    def end(self) -> None:
+        """Wait until nothing is recorded any more. The next watcher finds the segments that nobody took."""
+        self._unread.set()
+        self.join()
 
     def run(self) -> None:
         segment: Segment | None = None
@@ -121,7 +127,7 @@ class _Recorder(threading.Thread):
 
     def _hand_over(self, segment: Segment) -> None:
         path = segment.close()
-        while True:
+        while not self._unread.is_set():
             with suppress(Full):
                 self._done.put(path, timeout=PATIENCE_S)
                 return
