@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -235,7 +236,20 @@ def test_a_webhook_gets_events_in_order_and_failures_are_told(monkeypatch: pytes
         for number in range(3):
             hook.send({"number": number})
     server.shutdown()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        Webhook(f"http://127.0.0.1:{other.getsockname()[1]}", failed.append) as hook,
+    ):
+        hook.send({"number": 3})
+        other.settimeout(10)
+        for _ in range(webhook_module.TRIES):
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"no answer in HTTP\r\n\r\n")
+    with Webhook("http://hall.local/with space", failed.append) as hook:
+        hook.send({"number": 4})
     assert [e["number"] for e in received] == [0, 1, 1, 1, 2]
-    assert [e["lost"] for e in failed] == [{"number": 1}]
+    assert [e["lost"] for e in failed] == [{"number": n} for n in (1, 3, 4)]
     with pytest.raises(ConfigError, match="A webhook is an address"):
         Webhook("ftp://elsewhere", failed.append)
