@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from recordings import FPS, image, red_square, write_recording
 
-from egohieraloc import Box, Localizer, Memory, Query, Video
+from egohieraloc import Box, Localizer, Memory, Query, Result, Video
 from egohieraloc.errors import DataError, QueryError, VideoError
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
@@ -321,6 +322,25 @@ def test_questions_and_answers_are_kept(filled: Memory, tmp_path: Path) -> None:
     again.questions.remove(first.question)
     with pytest.raises(DataError, match="There is no question"):
         again.questions.get(first.question)
+
+
+def test_an_object_that_is_forgotten_while_it_is_asked_for(
+    filled: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.objects.save("square", red_square())
+    ask = Localizer.ask
+
+    def forget(localizer: Localizer, *question: Any, **more: Any) -> Result:
+        if "square" in filled.objects:
+            filled.objects.remove("square")
+        return ask(localizer, *question, **more)
+
+    monkeypatch.setattr(Localizer, "ask", forget)
+    answer = filled.ask("square")
+    kept = filled.questions.get(answer.question)
+    assert (kept.object_name, kept.sightings) == (None, answer.sightings)
+    assert np.array_equal(filled.questions.query(answer.question).image, red_square().image)
+    assert filled.catalogue.check() == []
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, lambda p: None], ids=["empty", "missing"])

@@ -161,6 +161,25 @@ def test_a_segment_that_cannot_be_kept_ends_watching(
     assert sum(entry.info.num_frames for entry in memory.list()) == 35
 
 
+def test_an_object_that_is_forgotten_meanwhile_stops_nothing(
+    memory: Memory, walk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        memory.objects.save(name, red_square())
+    ask = Localizer.ask
+
+    def forget(localizer: Localizer, *question: Any) -> Any:
+        for name in ("a", "b"):  # the one that is looked for and the next one
+            if name in memory.objects:
+                memory.objects.remove(name)
+        return ask(localizer, *question)
+
+    monkeypatch.setattr(Localizer, "ask", forget)
+    events = watched(memory, walk)
+    assert {e["object"] for e in named(events, "seen")} == {"c"}
+    assert len(named(events, "segment")) == 3
+
+
 def test_two_watchers_of_one_camera(memory: Memory, walk: Path) -> None:
     events: list[dict[str, Any]] = []
 

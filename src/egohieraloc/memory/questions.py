@@ -42,6 +42,8 @@ class Questions:
             document = zlib.compress(json.dumps(answer.result.to_dict(), allow_nan=False).encode())
         chosen = answer.sightings[0].video.id if answer.sightings else None
         with self._catalogue.change() as db:
+            there = db.execute("SELECT id FROM objects WHERE id = ?", (object_id,)).fetchone()
+            object_id = there and there["id"]  # it may have been forgotten while it was asked for
             cursor = db.execute(
                 "INSERT INTO questions "
                 "(asked_us, object_id, until_us, found, message, thumbnail, video_id, document) "

@@ -18,7 +18,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from egohieraloc.errors import ConfigError, VideoError
+from egohieraloc.errors import ConfigError, QueryError, VideoError
 from egohieraloc.memory.asking import sighting_of
 from egohieraloc.memory.camera import Camera
 from egohieraloc.memory.library import Memory
@@ -172,13 +172,14 @@ def seen_objects(memory: Memory, entry: VideoEntry) -> Iterator[tuple[str, Sight
     for saved in list(memory.objects):
         if encoded is None:
             return
-        result = memory.localizer.ask(memory.objects[saved.name], encoded)
-        sighting = sighting_of(entry, result) if result.found else None
-        if sighting is not None:
-            number = memory.objects.id_of(saved.name)
-            with memory.catalogue.change() as db:
-                write_sighting(db, sighting, sure=True, object_id=number)
-            yield saved.name, sighting
+        with suppress(QueryError):  # it was forgotten meanwhile
+            result = memory.localizer.ask(memory.objects[saved.name], encoded)
+            sighting = sighting_of(entry, result) if result.found else None
+            if sighting is not None:
+                with memory.catalogue.change() as db:
+                    number = memory.objects.id_of(saved.name)
+                    write_sighting(db, sighting, sure=True, object_id=number)
+                yield saved.name, sighting
 
 
 def outdated(entries: list[VideoEntry], camera: str, options: WatchOptions) -> list[VideoEntry]:
