@@ -17,9 +17,10 @@ from egohieraloc import Box, Localizer, Memory, Query, Result, Video
 from egohieraloc.errors import DataError, QueryError, VideoError
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
-from egohieraloc.images import read_image, write_image
+from egohieraloc.images import decode_image, read_image, write_image
 from egohieraloc.localize import SpaceSources
 from egohieraloc.memory.library import before
+from egohieraloc.memory.thumbnails import to_jpeg
 from egohieraloc.progress import label
 from egohieraloc.query import MAX_VIEWS
 
@@ -202,9 +203,11 @@ def test_poses_of_a_video_that_is_gone_are_those_of_an_earlier_answer(memory: Me
     nowhere = memory.ask(red_square(), in_3d=True)
     assert "no camera poses of it are known" in nowhere.result.place.reason
     elsewhere.rename(path)
-    there = memory.ask(red_square(), in_3d=True, space=given)
+    memory.objects.save("square", red_square())
+    there = memory.ask("square", in_3d=True, space=given)
     assert len(there.result.cameras.frames) == len(sampled)
     path.unlink()
+    memory.objects.remove("square")  # its answer keeps the poses
     gone = memory.ask(red_square(), in_3d=True)
     poses_known = [[f.pose.cam_from_world.tolist() for f in a.result.cameras.frames] for a in (there, gone)]
     assert poses_known[0] == poses_known[1]
@@ -319,9 +322,17 @@ def test_questions_and_answers_are_kept(filled: Memory, tmp_path: Path) -> None:
     again.objects.remove("square")
     forgotten = again.questions.get(second.question)
     assert (forgotten.object_name, forgotten.sightings) == (None, second.sightings)
+    left = again.questions.result(second.question)
+    assert left.boxes_xyxy.tolist() == second.result.boxes_xyxy.tolist()
+    assert left.query.image.shape == (30, 30, 3)  # the thumbnail of what was looked for
+    assert left.query_mask is None
     again.questions.remove(first.question)
     with pytest.raises(DataError, match="There is no question"):
         again.questions.get(first.question)
+
+
+def test_the_thumbnail_of_a_thin_thing_can_be_asked() -> None:
+    assert Query.from_image(decode_image(to_jpeg(np.zeros((2, 900, 3), np.uint8)))).box.height == 2
 
 
 def test_an_object_that_is_forgotten_while_it_is_asked_for(
