@@ -172,6 +172,29 @@ def test_each_network_has_a_reading_of_its_own(memory: Memory, tmp_path: Path) -
     assert not any(known.folder.exists() for e in (first, second) for known in (e.store, e.memory))
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda p: write_recording(p, 1), lambda p: p.write_bytes(b"nothing")],
+    ids=["another", "damaged"],
+)
+def test_another_network_reads_only_what_was_added(
+    filled: Memory, model: Path, tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
+    """A file that holds another video answers nothing, nor does a damaged one: the others are asked."""
+    path = moved_recording(filled, tmp_path, seed=3)
+    spoil(path)
+    other = Localizer.from_pretrained(
+        model, device="cpu", settings=["network.input_size=64"], cache=filled.cache
+    )
+    asked = Memory.open(filled.folder, localizer=other)
+    answer = asked.ask(red_square())
+    entry = next(e for e in asked.list() if e.path == path)
+    assert answer.unanswered == (entry,)
+    assert f"damaged or replaced and another network remembers it: {path.name}." in answer.summary
+    assert {s.video.path.name for s in answer.sightings} == {e.path.name for e in asked.list()} - {path.name}
+    assert len(asked.videos.known(entry)) == 1
+
+
 def test_a_video_that_is_gone_answers_a_new_question(memory: Memory, tmp_path: Path) -> None:
     """Of a sparse reading only every second sample is there: it stands for the one after it."""
     path = moved_recording(memory, tmp_path, seed=6)
