@@ -55,6 +55,9 @@ class Locates(Protocol):
 class BusyError(EgoHieraLocError):
     """Too many queries wait."""
 
+    def __init__(self, waiting: int) -> None:
+        super().__init__(f"{waiting} queries are waiting already. Ask again when some are answered.")
+
 
 @dataclass
 class _Running:
@@ -102,9 +105,7 @@ class Jobs:
         """Keep a place in the queue for a query that is being prepared."""
         with self._changed:
             if len(self._waiting) + self._promised >= MAX_WAITING:
-                raise BusyError(
-                    f"{MAX_WAITING} queries are waiting already. Ask again when some are answered."
-                )
+                raise BusyError(MAX_WAITING)
             self._promised += 1
         try:
             yield
@@ -216,13 +217,17 @@ class Jobs:
                 return entry.model_copy(update={"status": "cancelled"})
             if self._closing or isinstance(error, StoppedError):
                 return None
-            message = BROKEN
-            if isinstance(error, EgoHieraLocError):
-                message = library.without_paths(str(error))
-            else:
-                traceback.print_exc()
+            message = told(error, library.without_paths)
             return entry.model_copy(update={"status": "failed", "message": message})
         return done
+
+
+def told(error: Exception, without_paths: Callable[[str], str]) -> str:
+    """What others hear of an error; of one that nobody expected the log says more."""
+    if isinstance(error, EgoHieraLocError):
+        return without_paths(str(error))
+    traceback.print_exception(error)
+    return BROKEN
 
 
 def query_foreground(localizer: Locates, progress: Progress, query: Query) -> ForegroundPart:
