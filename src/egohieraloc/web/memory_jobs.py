@@ -23,7 +23,7 @@ from egohieraloc.web.values import QueryProgress
 if TYPE_CHECKING:
     from egohieraloc.memory.library import Memory
 
-MAX_KEPT = 1000  # questions on their way and just answered; more than may wait
+MAX_KEPT = 1000  # questions on their way and just answered; the oldest is answered, since fewer may wait
 
 
 class MemoryJobs:
@@ -42,12 +42,10 @@ class MemoryJobs:
         """Put a question into the queue."""
         entry = MemoryAsk(id=secrets.token_hex(8), status="waiting")
         with self._changed:
-            asks = list(self._asks.values())
-            if sum(ask.status == "waiting" for ask in asks) >= MAX_WAITING:
+            if sum(ask.status == "waiting" for ask in self._asks.values()) >= MAX_WAITING:
                 raise BusyError(MAX_WAITING)
-            finished = [ask.id for ask in asks if ask.finished]
-            for old in finished[: max(0, len(asks) + 1 - MAX_KEPT)]:
-                del self._asks[old]
+            if len(self._asks) >= MAX_KEPT:
+                del self._asks[next(iter(self._asks))]
             self._asks[entry.id] = entry
         self._worker.submit(self._answer, entry, sought, until, videos, in_3d)
         return entry

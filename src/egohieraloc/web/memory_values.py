@@ -82,10 +82,6 @@ class MemoryAsk(Value):
     message: str | None = None
     question: int | None = None
 
-    @property
-    def finished(self) -> bool:
-        return self.status in ("done", "failed")
-
 
 def video_value(entry: VideoEntry) -> MemoryVideo:
     return MemoryVideo(
