@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from egohieraloc.documents import parse_json
 from egohieraloc.errors import DataError
 from egohieraloc.geometry.reconstruction import Reconstruction
+from egohieraloc.images import decode_image
 from egohieraloc.memory.asking import MemoryAnswer
 from egohieraloc.memory.catalogue import Catalogue, from_us, to_us
 from egohieraloc.memory.thumbnails import to_jpeg
@@ -21,7 +23,8 @@ from egohieraloc.result import Result
 from egohieraloc.types import Box
 
 ASKED = """
-SELECT questions.*, name FROM questions LEFT JOIN objects ON objects.id = object_id
+SELECT questions.id, asked_us, until_us, found, message, name
+FROM questions LEFT JOIN objects ON objects.id = object_id
 """
 SEEN = f"""
 SELECT sightings.*, {", ".join(f"videos.{name.strip()}" for name in ENTRY.split(",") if name.strip() != "id")}
@@ -42,6 +45,8 @@ class Questions:
             document = zlib.compress(json.dumps(answer.result.to_dict(), allow_nan=False).encode())
         chosen = answer.sightings[0].video.id if answer.sightings else None
         with self._catalogue.change() as db:
+            there = db.execute("SELECT id FROM objects WHERE id = ?", (object_id,)).fetchone()
+            object_id = there and there["id"]  # it may have been forgotten while it was asked for
             cursor = db.execute(
                 "INSERT INTO questions "
                 "(asked_us, object_id, until_us, found, message, thumbnail, video_id, document) "
@@ -61,35 +66,37 @@ class Questions:
 
     def all(self) -> list[Question]:
         """The newest first."""
-        return [self._question(row) for row in self._catalogue.rows(f"{ASKED} ORDER BY questions.id DESC")]
+        return self._questions("> 0")
 
     def get(self, number: int) -> Question:
-        return self._question(self._row(number))
+        self._row(number)
+        return self._questions(f"= {number:d}")[0]
 
     def thumbnail(self, number: int) -> bytes:
         """What was looked for, as a small JPEG."""
         return bytes(self._row(number)["thumbnail"])
 
     def query(self, number: int) -> Query:
-        """What was looked for."""
+        """What was looked for; of an object that was forgotten, the small image that is left."""
         row = self._row(number)
         owner, owner_id = (
             ("question_id", number) if row["object_id"] is None else ("object_id", row["object_id"])
         )
         views = self._catalogue.rows(f"SELECT * FROM views WHERE {owner} = ? ORDER BY id", owner_id)
-        if not views:
-            raise DataError(f"What question {number} looked for was removed from the memory.")
-        return read_views(views)
+        return read_views(views) if views else Query.from_image(decode_image(row["thumbnail"]))
 
     def result(self, number: int) -> Result:
-        """The whole answer, as it was given."""
+        """The whole answer, as it was given; of an object that was forgotten, without its images."""
         from egohieraloc.result_schema import ResultDocument
 
         document = self._row(number)["document"]
         if document is None:
             raise DataError(f"Question {number} has no answer to show, or its video was removed.")
         value = ResultDocument.model_validate(parse_json(zlib.decompress(document)))
-        return Result.from_document(value, self.query(number))
+        query = self.query(number)
+        answer = Result.from_document(value, query)
+        same = query.box.xyxy == value.query.box  # else the mask covers an image that is no longer there
+        return answer if same else replace(answer, query_mask=None)
 
     def cameras_of(self, video_id: str) -> Reconstruction | None:
         """The camera poses of a video as the newest answer that needed them has them."""
@@ -103,22 +110,30 @@ class Questions:
             db.execute("DELETE FROM questions WHERE id = ?", (number,))
 
     def _row(self, number: int) -> sqlite3.Row:
-        row = self._catalogue.row(f"{ASKED} WHERE questions.id = ?", number)
+        row = self._catalogue.row("SELECT * FROM questions WHERE id = ?", number)
         if row is None:
             raise DataError(f"There is no question {number} in the memory.")
         return row
 
-    def _question(self, row: sqlite3.Row) -> Question:
-        seen = self._catalogue.rows(f"{SEEN} WHERE question_id = ? ORDER BY sightings.id", row["id"])
-        return Question(
-            id=row["id"],
-            asked_at=from_us(row["asked_us"]),
-            object_name=row["name"],
-            until=None if row["until_us"] is None else from_us(row["until_us"]),
-            message=row["message"],
-            sightings=tuple(sighting_of_row(each) for each in seen),
-            found=bool(row["found"]),
-        )
+    def _questions(self, numbered: str) -> list[Question]:
+        """In short: whole answers may be large."""
+        asked = self._catalogue.rows(f"{ASKED} WHERE questions.id {numbered} ORDER BY questions.id DESC")
+        seen: dict[int, list[Sighting]] = {row["id"]: [] for row in asked}
+        for row in self._catalogue.rows(f"{SEEN} WHERE question_id {numbered} ORDER BY sightings.id"):
+            if row["question_id"] in seen:  # it may have been asked meanwhile
+                seen[row["question_id"]].append(sighting_of_row(row))
+        return [
+            Question(
+                id=row["id"],
+                asked_at=from_us(row["asked_us"]),
+                object_name=row["name"],
+                until=None if row["until_us"] is None else from_us(row["until_us"]),
+                message=row["message"],
+                sightings=tuple(seen[row["id"]]),
+                found=bool(row["found"]),
+            )
+            for row in asked
+        ]
 
 
 def write_sighting(

@@ -10,20 +10,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from egohieraloc.errors import EgoHieraLocError
 from egohieraloc.files import scratch_folder
 from egohieraloc.memory.shelf import Shelf
 from egohieraloc.progress import Progress, label
 from egohieraloc.query import Query
 from egohieraloc.types import Box
-from egohieraloc.web.memory_values import MemoryAsk
+from egohieraloc.web.jobs import MAX_WAITING, BusyError, told
+from egohieraloc.web.memory_values import MemoryAsk, names_only
 from egohieraloc.web.process import OwnProcess
 from egohieraloc.web.values import QueryProgress
 
 if TYPE_CHECKING:
     from egohieraloc.memory.library import Memory
 
-MAX_KEPT = 1000  # questions on their way and just answered
+MAX_KEPT = 1000  # questions on their way and just answered; the oldest is answered, since fewer may wait
 
 
 class MemoryJobs:
@@ -42,8 +42,10 @@ class MemoryJobs:
         """Put a question into the queue."""
         entry = MemoryAsk(id=secrets.token_hex(8), status="waiting")
         with self._changed:
-            for old in list(self._asks)[: max(0, len(self._asks) - MAX_KEPT)]:
-                del self._asks[old]
+            if sum(ask.status == "waiting" for ask in self._asks.values()) >= MAX_WAITING:
+                raise BusyError(MAX_WAITING)
+            if len(self._asks) >= MAX_KEPT:
+                del self._asks[next(iter(self._asks))]
             self._asks[entry.id] = entry
         self._worker.submit(self._answer, entry, sought, until, videos, in_3d)
         return entry
@@ -63,8 +65,8 @@ class MemoryJobs:
 
         try:
             number = self._process.run(answer_question, *question, progress=report)
-        except EgoHieraLocError as error:
-            self._put(entry.model_copy(update={"status": "failed", "message": str(error)}))
+        except Exception as error:
+            self._put(entry.model_copy(update={"status": "failed", "message": told(error, names_only)}))
         else:
             self._put(entry.model_copy(update={"status": "done", "question": number}))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import AwareDatetime
@@ -111,8 +112,12 @@ def sighting_value(sighting: Sighting) -> MemorySighting:
     )
 
 
-def question_value(question: Question) -> MemoryQuestion:
+def names_only(text: str) -> str:
     """Names instead of paths: where files lie is nobody's business."""
+    return re.sub(r"/(?:[^\s/]+/)+", "", text)
+
+
+def question_value(question: Question) -> MemoryQuestion:
     message = question.message
     for sighting in question.sightings:
         message = message.replace(str(sighting.video.path), sighting.video.path.name)
@@ -121,7 +126,7 @@ def question_value(question: Question) -> MemoryQuestion:
         asked_at=question.asked_at,
         object_name=question.object_name,
         until=question.until,
-        message=message,
+        message=names_only(message),  # also where its video was removed
         found=question.found,
         sightings=[sighting_value(sighting) for sighting in question.sightings],
     )
