@@ -26,7 +26,6 @@ from egohieraloc.memory.library import before
 from egohieraloc.memory.thumbnails import to_jpeg
 from egohieraloc.progress import label
 from egohieraloc.query import MAX_VIEWS
-from egohieraloc.result import Result
 
 
 @pytest.fixture
