@@ -8,6 +8,7 @@ object nor a photo with it. Nothing is decoded: a question counts when the exhau
 sample, and it is kept when the look at the shortlist alone still would. The second row of each kind is that
 of a shortlist chosen by the scores of the look itself, as if everything were remembered.
 
+With `--around FOLDER` the footage that memory_hours.py keeps in FOLDER, an hour, follows the composed clips.
 Without ego_dev/, or with `--questions 0`, only the others are asked. Composing a thousand clips takes a
 while: with `--folder` they are kept. Settings are chosen with `--split val`; the figures in the docs are of
 held-out objects.
@@ -28,16 +29,18 @@ from numpy.typing import NDArray
 from ego_dev import PLACES, open_videos, read_queries
 from egohieraloc.config import SearchConfig
 from egohieraloc.files import atomic_path, write_json
-from egohieraloc.inference.chunks import CHUNK
+from egohieraloc.inference.chunks import CHUNK, PHASES
 from egohieraloc.inference.predict import Predictor
 from egohieraloc.inference.regions import codebook, prototypes, similarity
 from egohieraloc.inference.search import best_and_latest, between, promising
+from egohieraloc.inference.store import FeatureStore
 from egohieraloc.models.weights import find_weights, load_weights
 from egohieraloc.query import Query
 from egohieraloc.training.composer.clip_composer import ClipComposer
 from egohieraloc.training.composer.composed_videos import BATCH, VIDEO_CLIPS, ComposedClip, clip_of, halved
 from egohieraloc.training.composer.packs import read_packs
 from egohieraloc.types import Box, Rgb
+from memory_hours import codewords
 from options import answer_options
 
 SIZES = (4, 8, 16, 32, 64, 128)  # stretches on the shortlist
@@ -95,6 +98,7 @@ def main() -> None:
     parser.add_argument("--split", choices=("heldout", "val"), default="heldout", help="which objects")
     parser.add_argument("--seed", type=int, default=0, help="of the composed ones")
     parser.add_argument("--folder", type=Path, help="keep composed clips here")
+    parser.add_argument("--around", type=Path, help="folder of memory_hours.py: footage around each clip")
     options = parser.parse_args()
     predictor = Predictor(
         load_weights(find_weights(options.model)), device=options.device, engine=options.engine
@@ -243,13 +247,28 @@ def composed(options: argparse.Namespace, predictor: Predictor, folder: Path) ->
     ]
     halves = [Clips.joined(half) for half in zip(*parts, strict=True)]
     seen = [footage_of(half.match, half.scale) for half in halves]
+    around = kept_footage(options.around) if options.around else None
     order, outcomes = np.random.default_rng(seed), []
     for side, half in enumerate(halves):
         for number in np.flatnonzero(half.presence.any(1)).tolist():
             others = seen[1 - side]
             place = int(order.integers(len(others.words) - 1))
-            outcomes.append(judged(inserted(half, number, others, place, predictor), predictor))
+            seen_look = inserted(half, number, others, place, predictor)
+            if around is not None:
+                query = Query(half.queries[number], Box(*half.boxes[number].tolist()))
+                after = look(predictor, query, around, np.zeros(len(around.match), bool))
+                seen_look = joined([seen_look, after])
+            outcomes.append(judged(seen_look, predictor))
     return outcomes
+
+
+def kept_footage(folder: Path) -> Footage:
+    """What memory_hours.py made: the even samples of whole stretches."""
+    store, chunks = FeatureStore(folder / "footage"), []
+    while (chunk := store.read_match(PHASES * len(chunks))) is not None:
+        chunks.append(chunk)
+    match, scale = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
+    return Footage(match, scale, codewords(folder))
 
 
 def kept_clips(composer: ClipComposer, step: int, size: int, predictor: Predictor, path: Path) -> Clips:
