@@ -101,6 +101,7 @@ def test_a_question_over_all_videos_or_some(client: httpx.Client, crop: Path) ->
     assert found["found"]
     assert [s["video"]["name"] for s in found["sightings"]] == list(reversed(NAMES))
     assert found["sightings"][0]["seen_until"][:19] == "2026-03-12T10:15:33"
+    assert found["notes"] == ""
     videos = client.get("/memory/videos").json()
     entry = ask(client, images=[crop.read_bytes()], videos=videos[1]["id"])
     assert question(client, entry["question"])["sightings"][0]["video"]["name"] == NAMES[1]
@@ -135,7 +136,8 @@ def test_maps_of_the_places_of_saved_objects(client: httpx.Client, crop: Path) -
     assert client.get("/memory/maps").json() == []
     ask(client, object_name="bag", in_3d="true")
     found = question(client, ask(client, object_name="bag", in_3d="true")["question"])
-    assert "it is 2.1 m" in found["message"]
+    assert "it is 2.1 m" in found["notes"]
+    assert found["message"].endswith(f"confidence 0.87. {found['notes']}")
     (only,) = client.get("/memory/maps").json()
     assert only["video"]["name"] == NAMES[2]
     (bag,) = only["scene"]["objects"]
@@ -263,6 +265,20 @@ def test_only_chosen_videos_and_only_before_a_time(page: Any, crop: Path) -> Non
     wait_for_headline(page, "Not seen")
 
 
+def test_the_place_in_space_of_images(page: Any, crop: Path) -> None:
+    page.set_input_files("#image-files", crop)
+    page.wait_for_selector("#views li")
+    page.check("#in-3d")
+    page.click("#ask")
+    page.wait_for_selector("#notes:visible")
+    assert "it is 2.1 m" in page.inner_text("#notes")
+    page.uncheck("#in-3d")
+    page.click("#ask")
+    page.wait_for_selector("#notes", state="hidden")
+    wait_for_headline(page, "Last seen on Thursday")
+    assert page.is_hidden("#notes")
+
+
 def test_objects_on_the_page(page: Any, crop: Path) -> None:
     page.set_input_files("#image-files", crop)
     page.wait_for_selector("#views li")
@@ -317,7 +333,8 @@ def test_a_gone_file_and_a_removed_video(page: Any, crop: Path, world: tuple[str
     page.wait_for_selector("#views li")
     page.click("#ask")
     wait_for_headline(page, "Last seen on Thursday, 12 March 2026")
-    assert page.inner_text("#answer-words").endswith("The file is gone; this is from memory.")
+    gone = f"The file {NAMES[2]} is no longer there; this is from memory."
+    assert page.inner_text("#notes") == gone
     page.wait_for_function("() => document.getElementById('shown-image').naturalWidth > 0")
     page.once("dialog", lambda dialog: dialog.accept())
     page.locator("#videos .remove").first.click()

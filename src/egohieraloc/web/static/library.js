@@ -160,6 +160,8 @@ function showQuestion(question) {
   byId("answer-card").hidden = !question;
   byId("headline").textContent = !question ? "Where was it last seen, anywhere?" : question.found && sightings.length ? `Last seen on ${when(sightings[0].seen_until)}` : "Not seen";
   byId("answer-words").textContent = question && !sightings.length ? question.message : "";
+  byId("notes").textContent = (sightings.length && question.notes) || ""; // without a sighting the message is shown
+  byId("notes").hidden = !byId("notes").textContent;
   byId("shown").hidden = !sightings.length;
   if (sightings.length) showSighting(sightings[0]);
   fill(byId("sightings"), sightings.map((sighting, rank) => ({
@@ -178,7 +180,7 @@ function showSighting(sighting) {
   byId("shown-marks").setAttribute("viewBox", `0 0 ${video.width} ${video.height}`);
   const sides = box && { x: box[0], y: box[1], width: box[2] - box[0], height: box[3] - box[1] };
   byId("shown-marks").replaceChildren(...(box ? ["halo", "mark"] : []).map((kind) => draw("rect", { class: kind, ...sides })));
-  const gone = video.exists ? "" : " The file is gone; this is from memory.";
+  const gone = video.exists || state.question.notes.includes(video.name) ? "" : " The file is gone; this is from memory.";
   byId("answer-words").textContent =
     `${dayName(recorded(sighting.seen_from).day)}, ${timeOfDay(sighting.seen_from)} – ${timeOfDay(sighting.seen_until)}, in ${video.name} ` +
     `from ${clock(sighting.start_s)} to ${clock(sighting.end_s)}, ${sighting.box ? "confidence" : "unverified, similarity"} ${sighting.score.toFixed(2)}.${gone}`;
