@@ -279,6 +279,22 @@ def test_the_place_in_space_of_images(page: Any, crop: Path) -> None:
     assert page.is_hidden("#notes")
 
 
+def test_the_day_of_an_answer_is_on_the_time_line(page: Any, crop: Path, client: httpx.Client) -> None:
+    """Also where many newer days were recorded."""
+    ask(client, images=[crop.read_bytes()])
+    (first, *_) = videos = client.get("/memory/videos").json()
+    for number in range(70):
+        start = f"2026-{4 + number // 28:02}-{1 + number % 28:02}T08:00:00Z"
+        videos.append({**first, "id": f"{number:016}", "start": start, "ready": False})
+    page.route("**/memory/videos", lambda route: route.fulfill(json=videos))
+    page.reload()
+    page.locator("#questions .row").first.click()
+    page.wait_for_selector("#days .seen")
+    assert page.locator("#days .day").count() == 63
+    seen = page.locator("#days .day:has(.seen:not(.other))")
+    assert seen.get_attribute("data-day") == "2026-03-12"
+
+
 def test_objects_on_the_page(page: Any, crop: Path) -> None:
     page.set_input_files("#image-files", crop)
     page.wait_for_selector("#views li")
