@@ -7,18 +7,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from recordings import FPS, image, red_square, write_recording
 
-from egohieraloc import Box, Localizer, Memory, Query, Video
+from egohieraloc import Box, Localizer, Memory, Query, Result, Video
 from egohieraloc.errors import DataError, QueryError, VideoError
 from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
-from egohieraloc.images import read_image, write_image
+from egohieraloc.images import decode_image, read_image, write_image
 from egohieraloc.localize import SpaceSources
 from egohieraloc.memory.library import before
+from egohieraloc.memory.thumbnails import to_jpeg
 from egohieraloc.progress import label
 from egohieraloc.query import MAX_VIEWS
 
@@ -170,6 +172,29 @@ def test_each_network_has_a_reading_of_its_own(memory: Memory, tmp_path: Path) -
     assert not any(known.folder.exists() for e in (first, second) for known in (e.store, e.memory))
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda p: write_recording(p, 1), lambda p: p.write_bytes(b"nothing")],
+    ids=["another", "damaged"],
+)
+def test_another_network_reads_only_what_was_added(
+    filled: Memory, model: Path, tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
+    """A file that holds another video answers nothing, nor does a damaged one: the others are asked."""
+    path = moved_recording(filled, tmp_path, seed=3)
+    spoil(path)
+    other = Localizer.from_pretrained(
+        model, device="cpu", settings=["network.input_size=64"], cache=filled.cache
+    )
+    asked = Memory.open(filled.folder, localizer=other)
+    answer = asked.ask(red_square())
+    entry = next(e for e in asked.list() if e.path == path)
+    assert answer.unanswered == (entry,)
+    assert f"damaged or replaced and another network remembers it: {path.name}." in answer.summary
+    assert {s.video.path.name for s in answer.sightings} == {e.path.name for e in asked.list()} - {path.name}
+    assert len(asked.videos.known(entry)) == 1
+
+
 def test_a_video_that_is_gone_answers_a_new_question(memory: Memory, tmp_path: Path) -> None:
     """Of a sparse reading only every second sample is there: it stands for the one after it."""
     path = moved_recording(memory, tmp_path, seed=6)
@@ -201,9 +226,11 @@ def test_poses_of_a_video_that_is_gone_are_those_of_an_earlier_answer(memory: Me
     nowhere = memory.ask(red_square(), in_3d=True)
     assert "no camera poses of it are known" in nowhere.result.place.reason
     elsewhere.rename(path)
-    there = memory.ask(red_square(), in_3d=True, space=given)
+    memory.objects.save("square", red_square())
+    there = memory.ask("square", in_3d=True, space=given)
     assert len(there.result.cameras.frames) == len(sampled)
     path.unlink()
+    memory.objects.remove("square")  # its answer keeps the poses
     gone = memory.ask(red_square(), in_3d=True)
     poses_known = [[f.pose.cam_from_world.tolist() for f in a.result.cameras.frames] for a in (there, gone)]
     assert poses_known[0] == poses_known[1]
@@ -318,9 +345,36 @@ def test_questions_and_answers_are_kept(filled: Memory, tmp_path: Path) -> None:
     again.objects.remove("square")
     forgotten = again.questions.get(second.question)
     assert (forgotten.object_name, forgotten.sightings) == (None, second.sightings)
+    left = again.questions.result(second.question)
+    assert left.boxes_xyxy.tolist() == second.result.boxes_xyxy.tolist()
+    assert left.query.image.shape == (30, 30, 3)  # the thumbnail of what was looked for
+    assert left.query_mask is None
     again.questions.remove(first.question)
     with pytest.raises(DataError, match="There is no question"):
         again.questions.get(first.question)
+
+
+def test_the_thumbnail_of_a_thin_thing_can_be_asked() -> None:
+    assert Query.from_image(decode_image(to_jpeg(np.zeros((2, 900, 3), np.uint8)))).box.height == 2
+
+
+def test_an_object_that_is_forgotten_while_it_is_asked_for(
+    filled: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.objects.save("square", red_square())
+    ask = Localizer.ask
+
+    def forget(localizer: Localizer, *question: Any, **more: Any) -> Result:
+        if "square" in filled.objects:
+            filled.objects.remove("square")
+        return ask(localizer, *question, **more)
+
+    monkeypatch.setattr(Localizer, "ask", forget)
+    answer = filled.ask("square")
+    kept = filled.questions.get(answer.question)
+    assert (kept.object_name, kept.sightings) == (None, answer.sightings)
+    assert np.array_equal(filled.questions.query(answer.question).image, red_square().image)
+    assert filled.catalogue.check() == []
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, lambda p: None], ids=["empty", "missing"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ import pytest
 from recordings import image, red_square, write_recording
 
 from egohieraloc import Localizer, Memory
-from egohieraloc.errors import ConfigError, VideoError
+from egohieraloc.errors import ConfigError, OutputError, VideoError
 from egohieraloc.memory import camera as camera_module
 from egohieraloc.memory import webhook as webhook_module
 from egohieraloc.memory.camera import Camera, CameraFrame
@@ -131,6 +132,54 @@ def test_a_recording_that_takes_the_place_of_another(memory: Memory, walk: Path)
     assert all(e.exists for e in entries)
 
 
+def test_a_segment_that_cannot_be_kept_ends_watching(
+    memory: Memory, walk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where more segments are recorded than may wait; the next watcher takes them."""
+    errors: list[str] = []
+
+    def full(memory: Memory, path: Path, *, camera: str) -> None:
+        until = time.monotonic() + 60
+        while len(list(path.parent.glob("*.mp4"))) < 4:  # one in the queue too many
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        raise OutputError("No space left on device")
+
+    def watching() -> None:
+        try:
+            watched(memory, walk, segment_s=1.0)
+        except OutputError as error:
+            errors.append(str(error))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Memory, "add", full)
+        thread = threading.Thread(target=watching, daemon=True)
+        thread.start()
+        thread.join(timeout=60)
+        assert errors == ["No space left on device"]
+    watched(memory, walk, segment_s=1.0)
+    assert sum(entry.info.num_frames for entry in memory.list()) == 35
+
+
+def test_an_object_that_is_forgotten_meanwhile_stops_nothing(
+    memory: Memory, walk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        memory.objects.save(name, red_square())
+    ask = Localizer.ask
+
+    def forget(localizer: Localizer, *question: Any) -> Any:
+        for name in ("a", "b"):  # the one that is looked for and the next one
+            if name in memory.objects:
+                memory.objects.remove(name)
+        return ask(localizer, *question)
+
+    monkeypatch.setattr(Localizer, "ask", forget)
+    events = watched(memory, walk)
+    assert {e["object"] for e in named(events, "seen")} == {"c"}
+    assert len(named(events, "segment")) == 3
+
+
 def test_two_watchers_of_one_camera(memory: Memory, walk: Path) -> None:
     events: list[dict[str, Any]] = []
 
@@ -206,7 +255,20 @@ def test_a_webhook_gets_events_in_order_and_failures_are_told(monkeypatch: pytes
         for number in range(3):
             hook.send({"number": number})
     server.shutdown()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        Webhook(f"http://127.0.0.1:{other.getsockname()[1]}", failed.append) as hook,
+    ):
+        hook.send({"number": 3})
+        other.settimeout(10)
+        for _ in range(webhook_module.TRIES):
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"no answer in HTTP\r\n\r\n")
+    with Webhook("http://hall.local/with space", failed.append) as hook:
+        hook.send({"number": 4})
     assert [e["number"] for e in received] == [0, 1, 1, 1, 2]
-    assert [e["lost"] for e in failed] == [{"number": 1}]
+    assert [e["lost"] for e in failed] == [{"number": n} for n in (1, 3, 4)]
     with pytest.raises(ConfigError, match="A webhook is an address"):
         Webhook("ftp://elsewhere", failed.append)

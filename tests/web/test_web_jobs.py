@@ -124,6 +124,49 @@ def test_a_folder_that_cannot_be_made_stops_nothing(
         assert wait_for(client, ask(client, video_id)["id"], "done")["found"]
 
 
+def test_a_query_is_renamed_while_its_answer_is_stored(
+    serve: Serve, clip: Path, switches: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = Library.finish
+
+    def answered_meanwhile(library: Library, entry: QueryEntry, answer: Path | None = None) -> None:
+        if not entry.finished:  # the renaming has read the query, and has not written it
+            (switches / "hold").unlink()
+            until = time.monotonic() + 2
+            while time.monotonic() < until and not library.query(entry.id).finished:
+                time.sleep(0.02)
+        finish(library, entry, answer)
+
+    (switches / "hold").touch()
+    with serve() as client:
+        query_id = ask(client, upload(client, clip)["id"])["id"]
+        wait_for(client, query_id, "running")
+        monkeypatch.setattr(Library, "finish", answered_meanwhile)
+        assert client.patch(f"/queries/{query_id}", data={"name": "keys"}).status_code == 200
+        kept = wait_for(client, query_id, "done", "waiting")
+        assert (kept["status"], kept["name"]) == ("done", "keys")
+
+
+def test_what_nobody_expected_is_told_and_stops_nothing(
+    serve: Serve, clip: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = OwnProcess.run
+
+    def broken_run(own: OwnProcess, task: Any, *arguments: Any, **more: Any) -> Any:
+        if task is jobs.answer_query:
+            raise ZeroDivisionError("by zero")
+        return run(own, task, *arguments, **more)
+
+    with serve(workers=1) as client:
+        video_id = upload(client, clip)["id"]
+        with monkeypatch.context() as patch:
+            patch.setattr(OwnProcess, "run", broken_run)
+            failed = wait_for(client, ask(client, video_id)["id"], "failed")
+        assert failed["message"] == jobs.BROKEN
+        assert "by zero" in capfd.readouterr().err
+        assert wait_for(client, ask(client, video_id)["id"], "done")["found"]
+
+
 def test_an_answer_replaces_what_a_stopped_server_left(
     serve: Serve, clip: Path, switches: Path, tmp_path: Path
 ) -> None:

@@ -6,7 +6,8 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,14 @@ from fake_localizer import FakeLocalizer, write_clip
 from fake_memory import FakeMemoryLocalizer
 
 from egohieraloc import Memory
+from egohieraloc.errors import VideoError
 from egohieraloc.images import write_image
+from egohieraloc.memory.values import Question
+from egohieraloc.web import memory_jobs
 from egohieraloc.web.app import create_app
+from egohieraloc.web.jobs import BROKEN, BusyError
+from egohieraloc.web.memory_jobs import MemoryJobs
+from egohieraloc.web.memory_values import question_value
 
 SCREENSHOTS = Path(__file__).parents[2] / "runs" / "screenshots"
 NAMES = ("20260310_081500.mp4", "20260311_190000.mp4", "20260312_101530.mp4")
@@ -175,6 +182,52 @@ def test_what_is_refused(client: httpx.Client, crop: Path) -> None:
     assert client.get("/memory/videos/gone/thumbnail").status_code == 404
     assert client.delete("/memory/videos/gone").status_code == 404
     assert str(crop.parent) not in client.get("/memory/questions").text
+
+
+class Gate:
+    """Stands for the process that answers: fails each question, once it is open."""
+
+    def __init__(self) -> None:
+        self.open, self.error = threading.Event(), VideoError("/home/alice/private/walk.mp4 is empty.")
+
+    def run(self, *_: Any, **__: Any) -> int:
+        self.open.wait(60)
+        raise self.error
+
+    def close(self) -> None: ...
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_questions_wait_in_a_queue_that_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_jobs, "MAX_WAITING", 4)
+    monkeypatch.setattr(memory_jobs, "MAX_KEPT", 5)
+    jobs, gate = MemoryJobs(tmp_path, partial(FakeMemoryLocalizer, tmp_path)), Gate()
+    monkeypatch.setattr(jobs, "_process", gate)
+    asked = [jobs.ask("keys", None, None).id for _ in range(4)]
+    with pytest.raises(BusyError, match="4 queries are waiting already"):
+        jobs.ask("keys", None, None)
+    assert all(jobs.get(number) is not None for number in asked)
+    gate.open.set()
+    wait_until(lambda: jobs.get(asked[-1]).finished)
+    assert jobs.get(asked[0]).message == "walk.mp4 is empty."
+    gate.error = ZeroDivisionError("by zero")
+    asked += [jobs.ask("keys", None, None).id for _ in range(3)]
+    wait_until(lambda: jobs.get(asked[-1]).finished)
+    assert jobs.get(asked[-1]).message == BROKEN
+    assert [jobs.get(number) is not None for number in asked] == [False] * 2 + [True] * 5
+    jobs.close()
+
+
+def test_a_question_keeps_no_path_of_a_video_that_was_removed() -> None:
+    message = "Not found. The file /home/alice/walk.mp4 is gone; unverified, from memory, it looks ..."
+    value = question_value(Question(1, datetime.now(UTC), None, None, message, (), found=False))
+    assert value.message.startswith("Not found. The file walk.mp4 is gone")
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ class MemoryAnswer:
     ]  # where `found` the answer first, then earlier ones; else the best guesses
     found: bool
     remembered: tuple[Sighting, ...] = ()  # of videos that are gone: what looks like it, from memory alone
-    unanswered: tuple[VideoEntry, ...] = ()  # neither the file nor a memory of it is there
+    unanswered: tuple[VideoEntry, ...] = ()  # neither the video nor a memory of it is there
     question: int | None = None  # number under which it is kept
 
     @property
@@ -53,7 +53,8 @@ class MemoryAnswer:
             )
         if self.unanswered:
             names = ", ".join(entry.path.name for entry in self.unanswered)
-            words.append(f"Not asked, since the file is gone and another network remembers it: {names}.")
+            reason = "the file is gone, damaged or replaced and another network remembers it"
+            words.append(f"Not asked, since {reason}: {names}.")
         return " ".join(words)
 
     @property

@@ -173,9 +173,13 @@ class Memory(Shelf):
         if encoded is None:
             if self.videos.with_content(entry.content) is None:
                 return None
-            if not entry.exists:
+            try:
+                video = Video.reopen(entry.source)
+                if video.content_hash != entry.content:
+                    return ()
+                encoded = self._read(entry, video, progress)
+            except VideoError:  # gone or damaged
                 return ()
-            encoded = self._read(entry, Video.reopen(entry.source), progress)
         searched = before(encoded, until_s)
         try:
             return self.localizer.ask(query, searched, progress=progress)

@@ -41,7 +41,8 @@ class SavedObjects:
                 )
 
     def remove(self, name: str) -> None:
-        """Forget an object and its reference images. Questions about it keep their answers."""
+        """Forget an object and its reference images. Questions about it keep their answers
+        and a small image."""
         number = self.id_of(name)
         asked = "UPDATE sightings SET object_id = NULL WHERE object_id = ? AND question_id IS NOT NULL"
         with self._catalogue.change() as db:

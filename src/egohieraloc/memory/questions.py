@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from egohieraloc.documents import parse_json
 from egohieraloc.errors import DataError
 from egohieraloc.geometry.reconstruction import Reconstruction
+from egohieraloc.images import decode_image
 from egohieraloc.memory.asking import MemoryAnswer
 from egohieraloc.memory.catalogue import Catalogue, from_us, to_us
 from egohieraloc.memory.thumbnails import to_jpeg
@@ -42,6 +44,8 @@ class Questions:
             document = zlib.compress(json.dumps(answer.result.to_dict(), allow_nan=False).encode())
         chosen = answer.sightings[0].video.id if answer.sightings else None
         with self._catalogue.change() as db:
+            there = db.execute("SELECT id FROM objects WHERE id = ?", (object_id,)).fetchone()
+            object_id = there and there["id"]  # it may have been forgotten while it was asked for
             cursor = db.execute(
                 "INSERT INTO questions "
                 "(asked_us, object_id, until_us, found, message, thumbnail, video_id, document) "
@@ -71,25 +75,26 @@ class Questions:
         return bytes(self._row(number)["thumbnail"])
 
     def query(self, number: int) -> Query:
-        """What was looked for."""
+        """What was looked for; of an object that was forgotten, the small image that is left."""
         row = self._row(number)
         owner, owner_id = (
             ("question_id", number) if row["object_id"] is None else ("object_id", row["object_id"])
         )
         views = self._catalogue.rows(f"SELECT * FROM views WHERE {owner} = ? ORDER BY id", owner_id)
-        if not views:
-            raise DataError(f"What question {number} looked for was removed from the memory.")
-        return read_views(views)
+        return read_views(views) if views else Query.from_image(decode_image(row["thumbnail"]))
 
     def result(self, number: int) -> Result:
-        """The whole answer, as it was given."""
+        """The whole answer, as it was given; of an object that was forgotten, without its images."""
         from egohieraloc.result_schema import ResultDocument
 
         document = self._row(number)["document"]
         if document is None:
             raise DataError(f"Question {number} has no answer to show, or its video was removed.")
         value = ResultDocument.model_validate(parse_json(zlib.decompress(document)))
-        return Result.from_document(value, self.query(number))
+        query = self.query(number)
+        answer = Result.from_document(value, query)
+        same = query.box.xyxy == value.query.box  # else the mask covers an image that is no longer there
+        return answer if same else replace(answer, query_mask=None)
 
     def cameras_of(self, video_id: str) -> Reconstruction | None:
         """The camera poses of a video as the newest answer that needed them has them."""

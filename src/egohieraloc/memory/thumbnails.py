@@ -31,10 +31,10 @@ def slots(video: SampledVideo) -> dict[int, int]:
 
 
 def to_jpeg(rgb: Rgb, long_side_px: int = LONG_SIDE_PX) -> bytes:
-    """A JPEG of at most that size."""
+    """A JPEG of at most that size; two pixels either way are enough to be a query."""
     height, width = rgb.shape[:2]
     shrink = min(1.0, long_side_px / max(height, width))
-    size = max(1, round(width * shrink)), max(1, round(height * shrink))
+    size = max(2, round(width * shrink)), max(2, round(height * shrink))
     small = cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
     encoded = cv2.imencode(
         ".jpg", cv2.cvtColor(small, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, QUALITY]

@@ -72,7 +72,7 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Question:
-    """A question that was asked, and its answer in short. The whole answer is `Memory.answer(id)`."""
+    """A question that was asked, and its answer in short. `Memory.questions.result` gives all of it."""
 
     id: int
     asked_at: datetime

@@ -18,7 +18,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from egohieraloc.errors import ConfigError, VideoError
+from egohieraloc.errors import ConfigError, QueryError, VideoError
 from egohieraloc.memory.asking import sighting_of
 from egohieraloc.memory.camera import Camera
 from egohieraloc.memory.library import Memory
@@ -66,7 +66,7 @@ def watch(
                 _take(memory, path, name, options, report, waiting=recorder.waiting)
         finally:
             stop.set()
-            recorder.join()
+            recorder.end()
 
 
 class _Recorder(threading.Thread):
@@ -85,6 +85,7 @@ class _Recorder(threading.Thread):
         self._report = report
         self._done: Queue[Path] = Queue(WAITING_SEGMENTS if camera.is_file else 0)
         self._error: BaseException | None = None
+        self._unread = threading.Event()  # nobody takes segments any more
 
     @property
     def waiting(self) -> int:
@@ -102,6 +103,11 @@ class _Recorder(threading.Thread):
                     if self._error is not None:
                         raise self._error from None
                     return None
+
+    def end(self) -> None:
+        """Wait until nothing is recorded any more. The next watcher finds the segments that nobody took."""
+        self._unread.set()
+        self.join()
 
     def run(self) -> None:
         segment: Segment | None = None
@@ -121,7 +127,7 @@ class _Recorder(threading.Thread):
 
     def _hand_over(self, segment: Segment) -> None:
         path = segment.close()
-        while True:
+        while not self._unread.is_set():
             with suppress(Full):
                 self._done.put(path, timeout=PATIENCE_S)
                 return
@@ -166,13 +172,14 @@ def seen_objects(memory: Memory, entry: VideoEntry) -> Iterator[tuple[str, Sight
     for saved in list(memory.objects):
         if encoded is None:
             return
-        result = memory.localizer.ask(memory.objects[saved.name], encoded)
-        sighting = sighting_of(entry, result) if result.found else None
-        if sighting is not None:
-            number = memory.objects.id_of(saved.name)
-            with memory.catalogue.change() as db:
-                write_sighting(db, sighting, sure=True, object_id=number)
-            yield saved.name, sighting
+        with suppress(QueryError):  # it was forgotten meanwhile
+            result = memory.localizer.ask(memory.objects[saved.name], encoded)
+            sighting = sighting_of(entry, result) if result.found else None
+            if sighting is not None:
+                with memory.catalogue.change() as db:
+                    number = memory.objects.id_of(saved.name)
+                    write_sighting(db, sighting, sure=True, object_id=number)
+                yield saved.name, sighting
 
 
 def outdated(entries: list[VideoEntry], camera: str, options: WatchOptions) -> list[VideoEntry]:

@@ -6,9 +6,9 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from types import TracebackType
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
@@ -48,6 +48,6 @@ class Webhook:
             try:
                 with urlopen(request, timeout=LIMIT_S):
                     return
-            except (URLError, OSError) as error:
+            except (OSError, ValueError, HTTPException) as error:  # also of no answer in HTTP
                 reason = str(getattr(error, "reason", error))
         self._failed({"event": "webhook failed", "reason": reason, "lost": event})

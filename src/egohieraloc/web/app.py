@@ -19,7 +19,7 @@ from egohieraloc import __version__
 from egohieraloc.errors import EgoHieraLocError
 from egohieraloc.web import downloads, memory_routes, queries, videos
 from egohieraloc.web.guard import Guard
-from egohieraloc.web.jobs import BusyError, Locates
+from egohieraloc.web.jobs import BROKEN, BusyError, Locates
 from egohieraloc.web.library import Library, UnknownIdError
 from egohieraloc.web.memory_jobs import MemoryJobs
 from egohieraloc.web.process import FullError
@@ -150,7 +150,7 @@ def _add_errors(app: FastAPI, library: Library) -> None:
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
-        return _error(500, "Something broke in the server; its log says more.")
+        return _error(500, BROKEN)
 
 
 def _error(status: int, words: str) -> JSONResponse:

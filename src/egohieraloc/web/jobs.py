@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from egohieraloc.localize import SpaceSources
 
 MAX_WAITING = 200
+BROKEN = "Something broke in the server; its log says more."
 
 
 class Locates(Protocol):
@@ -53,6 +54,9 @@ class Locates(Protocol):
 
 class BusyError(EgoHieraLocError):
     """Too many queries wait."""
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__(f"{waiting} queries are waiting already. Ask again when some are answered.")
 
 
 @dataclass
@@ -101,9 +105,7 @@ class Jobs:
         """Keep a place in the queue for a query that is being prepared."""
         with self._changed:
             if len(self._waiting) + self._promised >= MAX_WAITING:
-                raise BusyError(
-                    f"{MAX_WAITING} queries are waiting already. Ask again when some are answered."
-                )
+                raise BusyError(MAX_WAITING)
             self._promised += 1
         try:
             yield
@@ -154,7 +156,7 @@ class Jobs:
     def _work(self, number: int) -> None:
         process = self._processes[number]
         if number == 0:
-            with suppress(EgoHieraLocError):  # the first query will tell what is wrong
+            with suppress(Exception):  # the first query will tell what is wrong
                 process.run(get_ready)
         while True:
             with self._changed:
@@ -172,13 +174,15 @@ class Jobs:
             with self._library.incoming() as folder:
                 outcome = self._answered(process, entry, running, folder)
                 if outcome is not None:
-                    outcome = outcome.model_copy(update={"name": self._library.query(entry.id).name})
-                    self._library.finish(outcome, folder if outcome.status == "done" else None)
-        except (EgoHieraLocError, OSError):  # the disk is full: asked again at the next start
+                    with self._changed:  # else one that is renamed right now loses its name or its answer
+                        outcome = outcome.model_copy(update={"name": self._library.query(entry.id).name})
+                        self._library.finish(outcome, folder if outcome.status == "done" else None)
+        except Exception:  # as where the disk is full: asked again at the next start
             traceback.print_exc()
-        with self._changed:
-            del self._running[entry.id]
-            self._changed.notify_all()
+        finally:
+            with self._changed:
+                del self._running[entry.id]
+                self._changed.notify_all()
 
     def _next(self, number: int) -> QueryEntry | None:
         """The oldest query whose video nobody is busy with; queries that are gone are dropped.
@@ -208,14 +212,22 @@ class Jobs:
             done: QueryEntry = process.run(
                 answer_query, video, images, entry, folder, progress=running.report, stop=running.stop
             )
-        except EgoHieraLocError as error:
+        except Exception as error:
             if running.cancelled:
                 return entry.model_copy(update={"status": "cancelled"})
             if self._closing or isinstance(error, StoppedError):
                 return None
-            message = library.without_paths(str(error))
+            message = told(error, library.without_paths)
             return entry.model_copy(update={"status": "failed", "message": message})
         return done
+
+
+def told(error: Exception, without_paths: Callable[[str], str]) -> str:
+    """What others hear of an error; of one that nobody expected the log says more."""
+    if isinstance(error, EgoHieraLocError):
+        return without_paths(str(error))
+    traceback.print_exception(error)
+    return BROKEN
 
 
 def query_foreground(localizer: Locates, progress: Progress, query: Query) -> ForegroundPart:

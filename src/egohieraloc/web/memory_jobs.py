@@ -10,20 +10,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from egohieraloc.errors import EgoHieraLocError
 from egohieraloc.files import scratch_folder
 from egohieraloc.memory.shelf import Shelf
 from egohieraloc.progress import Progress, label
 from egohieraloc.query import Query
 from egohieraloc.types import Box
-from egohieraloc.web.memory_values import MemoryAsk
+from egohieraloc.web.jobs import MAX_WAITING, BusyError, told
+from egohieraloc.web.memory_values import MemoryAsk, names_only
 from egohieraloc.web.process import OwnProcess
 from egohieraloc.web.values import QueryProgress
 
 if TYPE_CHECKING:
     from egohieraloc.memory.library import Memory
 
-MAX_KEPT = 1000  # questions on their way and just answered
+MAX_KEPT = 1000  # questions on their way and just answered; more than may wait
 
 
 class MemoryJobs:
@@ -42,7 +42,11 @@ class MemoryJobs:
         """Put a question into the queue."""
         entry = MemoryAsk(id=secrets.token_hex(8), status="waiting")
         with self._changed:
-            for old in list(self._asks)[: max(0, len(self._asks) - MAX_KEPT)]:
+            asks = list(self._asks.values())
+            if sum(ask.status == "waiting" for ask in asks) >= MAX_WAITING:
+                raise BusyError(MAX_WAITING)
+            finished = [ask.id for ask in asks if ask.finished]
+            for old in finished[: max(0, len(asks) + 1 - MAX_KEPT)]:
                 del self._asks[old]
             self._asks[entry.id] = entry
         self._worker.submit(self._answer, entry, sought, until, videos, in_3d)
@@ -63,8 +67,8 @@ class MemoryJobs:
 
         try:
             number = self._process.run(answer_question, *question, progress=report)
-        except EgoHieraLocError as error:
-            self._put(entry.model_copy(update={"status": "failed", "message": str(error)}))
+        except Exception as error:
+            self._put(entry.model_copy(update={"status": "failed", "message": told(error, names_only)}))
         else:
             self._put(entry.model_copy(update={"status": "done", "question": number}))
 

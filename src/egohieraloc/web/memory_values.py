@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import AwareDatetime
@@ -86,6 +87,10 @@ class MemoryAsk(Value):
     message: str | None = None
     question: int | None = None
 
+    @property
+    def finished(self) -> bool:
+        return self.status in ("done", "failed")
+
 
 def video_value(entry: VideoEntry) -> MemoryVideo:
     return MemoryVideo(
@@ -116,11 +121,16 @@ def sighting_value(sighting: Sighting) -> MemorySighting:
     )
 
 
-def question_value(question: Question) -> MemoryQuestion:
+def names_only(text: str) -> str:
     """Names instead of paths: where files lie is nobody's business."""
+    return re.sub(r"/(?:[^\s/]+/)+", "", text)
+
+
+def question_value(question: Question) -> MemoryQuestion:
     message = question.message
     for sighting in question.sightings:
         message = message.replace(str(sighting.video.path), sighting.video.path.name)
+    message = names_only(message)  # also where its video was removed
     return MemoryQuestion(
         id=question.id,
         asked_at=question.asked_at,
