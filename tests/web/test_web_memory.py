@@ -231,6 +231,44 @@ def test_a_question_keeps_no_path_of_a_video_that_was_removed() -> None:
 
 
 @pytest.fixture
+def hold(world: tuple[str, Path]) -> Iterator[Path]:
+    """While this file is there questions stay on their way."""
+    file = world[1] / "cache" / "hold"
+    file.touch()
+    yield file
+    file.unlink(missing_ok=True)
+
+
+def test_questions_on_their_way_are_listed_and_cancelled(
+    client: httpx.Client, crop: Path, hold: Path
+) -> None:
+    def stands(number: str) -> str:
+        return client.get(f"/memory/asks/{number}").json()["status"]
+
+    file = ("images", ("crop.png", crop.read_bytes(), "image/png"))
+    client.post("/memory/objects", data={"name": "cup"}, files=[file])
+    kept = client.get("/memory/questions").json()
+    first = client.post("/memory/questions", files=[file]).json()["id"]
+    second, third = (
+        client.post("/memory/questions", data={"object_name": "cup"}).json()["id"] for _ in range(2)
+    )
+    wait_until(lambda: stands(first) == "running")
+    listed = [(ask["id"], ask["object_name"]) for ask in client.get("/memory/asks").json()]
+    assert listed == [(first, None), (second, "cup"), (third, "cup")]
+    for number in (second, first):
+        assert client.delete(f"/memory/asks/{number}").json()["status"] == "cancelled"
+    wait_until(lambda: stands(third) == "running")
+    hold.unlink()
+    wait_until(lambda: stands(third) == "done")
+    assert (stands(first), stands(second)) == ("cancelled", "cancelled")
+    assert client.delete(f"/memory/asks/{third}").json()["status"] == "done"
+    assert client.get("/memory/asks").json() == []
+    assert len(client.get("/memory/questions").json()) == len(kept) + 1
+    assert client.delete("/memory/asks/gone").status_code == 404
+    client.delete("/memory/objects/cup")
+
+
+@pytest.fixture
 def page(browser: Any, world: tuple[str, Path]) -> Iterator[Any]:
     """The library page; a message of the browser or a request elsewhere fails."""
     trouble: list[str] = []
@@ -256,7 +294,7 @@ def wait_for_headline(page: Any, text: str) -> None:
     page.wait_for_function("text => document.getElementById('headline').textContent.includes(text)", arg=text)
 
 
-def test_the_page_shows_all_videos_and_asks_them(page: Any, crop: Path, world: tuple[str, Path]) -> None:
+def test_the_page_shows_all_videos_and_asks_them(page: Any, crop: Path, hold: Path) -> None:
     dates = page.locator("#videos li b").all_inner_texts()
     assert dates == [
         "Thursday, 12 March 2026, 10:15:30",
@@ -282,13 +320,11 @@ def test_the_page_shows_all_videos_and_asks_them(page: Any, crop: Path, world: t
         40,
         40,
     ]
-    hold = world[1] / "cache" / "hold"
-    hold.touch()
     page.click("#ask")
     page.wait_for_function(
-        "() => document.getElementById('answer-words').textContent.startsWith('Searching closely')"
+        "() => document.getElementById('asks').textContent.startsWith('Searching closely, 50')"
     )
-    assert page.is_visible("#bar")
+    assert page.is_visible("#asks progress")
     hold.unlink()
     wait_for_headline(page, "Last seen on Thursday, 12 March 2026, 10:15:33")
     assert "in 20260312_101530.mp4 from 0:02.0 to 0:03.0, confidence 0.87." in page.inner_text(
@@ -300,6 +336,56 @@ def test_the_page_shows_all_videos_and_asks_them(page: Any, crop: Path, world: t
     screenshot(page, "answer")
     page.locator("#sightings .row").nth(1).click()
     assert "20260311_190000.mp4" in page.inner_text("#answer-words")
+
+
+def test_a_reloaded_page_takes_up_its_question(page: Any, crop: Path, hold: Path) -> None:
+    page.set_input_files("#image-files", crop)
+    page.wait_for_selector("#views li")
+    page.click("#ask")
+    page.wait_for_function("() => document.getElementById('asks').textContent.includes('50')")
+    page.reload()
+    page.wait_for_function("() => document.getElementById('asks').textContent.includes('50')")
+    before = page.locator("#questions li").count()
+    hold.unlink()
+    wait_for_headline(page, "Last seen on Thursday")
+    assert page.locator("#questions li").count() == before + 1
+    assert page.is_hidden("#asks-card")
+
+
+def test_a_question_is_cancelled_on_the_page(page: Any, crop: Path, hold: Path) -> None:
+    page.set_input_files("#image-files", crop)
+    page.wait_for_selector("#views li")
+    before = page.locator("#questions li").count()
+    page.click("#ask")
+    page.wait_for_function("() => document.getElementById('asks').textContent.includes('50')")
+    page.click("#asks button")
+    page.wait_for_selector("#asks-card", state="hidden")
+    assert page.is_hidden("#answer-card")
+    assert page.is_hidden("#trouble")
+    hold.unlink()
+    page.click("#ask")
+    wait_for_headline(page, "Last seen on Thursday")
+    assert page.locator("#questions li").count() == before + 1
+
+
+def test_what_others_ask_appears(page: Any, crop: Path, client: httpx.Client) -> None:
+    """Lists are brought up to date now and then; a row keeps its place, and says when it was last seen."""
+    page.clock.install()
+    page.reload()
+    page.wait_for_selector("#videos li")
+    file = ("images", ("crop.png", crop.read_bytes(), "image/png"))
+    client.post("/memory/objects", data={"name": "pen"}, files=[file])
+    page.clock.run_for(16_000)
+    row = page.locator("#objects li", has_text="pen")
+    row.wait_for()
+    assert row.locator(".quiet").inner_text() == "1 image"
+    ask(client, object_name="pen")
+    page.clock.run_for(16_000)
+    page.locator("#questions .row", has_text="pen, asked").wait_for()
+    page.wait_for_function(
+        "() => document.getElementById('objects').textContent.includes('1 image, last seen Thu')"
+    )
+    client.delete("/memory/objects/pen")
 
 
 def test_only_chosen_videos_and_only_before_a_time(page: Any, crop: Path) -> None:

@@ -33,40 +33,58 @@ class MemoryJobs:
         self.shelf = Shelf(folder)
         self._process = OwnProcess(_Opened(folder, make))
         self._worker = ThreadPoolExecutor(1, "memory")
-        self._changed = threading.Lock()
+        self._changed = threading.RLock()
         self._asks: dict[str, MemoryAsk] = {}
+        self._stops: dict[str, threading.Event] = {}
 
     def ask(
         self, sought: Query | str, until: datetime | None, videos: list[str] | None, *, in_3d: bool = False
     ) -> MemoryAsk:
         """Put a question into the queue."""
-        entry = MemoryAsk(id=secrets.token_hex(8), status="waiting")
+        entry = MemoryAsk(id=secrets.token_hex(8), object_name=sought if isinstance(sought, str) else None)
+        stop = threading.Event()
         with self._changed:
             asks = list(self._asks.values())
-            if sum(ask.status == "waiting" for ask in asks) >= MAX_WAITING:
+            if sum(not ask.finished for ask in asks) >= MAX_WAITING:
                 raise BusyError(MAX_WAITING)
             finished = [ask.id for ask in asks if ask.finished]
             for old in finished[: max(0, len(asks) + 1 - MAX_KEPT)]:
-                del self._asks[old]
-            self._asks[entry.id] = entry
-        self._worker.submit(self._answer, entry, sought, until, videos, in_3d)
+                del self._asks[old], self._stops[old]
+            self._asks[entry.id], self._stops[entry.id] = entry, stop
+        self._worker.submit(self._answer, entry, stop, sought, until, videos, in_3d)
         return entry
 
     def get(self, ask_id: str) -> MemoryAsk | None:
         with self._changed:
             return self._asks.get(ask_id)
 
+    def on_their_way(self) -> list[MemoryAsk]:
+        """The questions that are not finished, the oldest first."""
+        with self._changed:
+            return [ask for ask in self._asks.values() if not ask.finished]
+
+    def cancel(self, ask_id: str) -> MemoryAsk | None:
+        """Give a question up; one that is finished stays as it is."""
+        with self._changed:
+            if ask_id in self._stops:
+                self._stops[ask_id].set()
+                self._put(self._asks[ask_id].model_copy(update={"status": "cancelled", "progress": None}))
+            return self._asks.get(ask_id)
+
     def close(self) -> None:
         self._worker.shutdown(wait=False, cancel_futures=True)
         self._process.close()
 
-    def _answer(self, entry: MemoryAsk, *question: Any) -> None:
+    def _answer(self, entry: MemoryAsk, stop: threading.Event, *question: Any) -> None:
         def report(stage: str, done: int, total: int) -> None:
             now = QueryProgress(stage=stage, label=label(stage), done=done, total=total)
             self._put(entry.model_copy(update={"status": "running", "progress": now}))
 
+        if stop.is_set():
+            return
+        self._put(entry.model_copy(update={"status": "running"}))
         try:
-            number = self._process.run(answer_question, *question, progress=report)
+            number = self._process.run(answer_question, *question, progress=report, stop=stop)
         except Exception as error:
             self._put(entry.model_copy(update={"status": "failed", "message": told(error, names_only)}))
         else:
@@ -74,7 +92,9 @@ class MemoryJobs:
 
     def _put(self, entry: MemoryAsk) -> None:
         with self._changed:
-            self._asks[entry.id] = entry
+            before = self._asks.get(entry.id)
+            if before is not None and not before.finished:  # what was cancelled stays so
+                self._asks[entry.id] = entry
 
 
 class _Opened:

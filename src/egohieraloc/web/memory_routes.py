@@ -139,13 +139,22 @@ def ask(
     return memory.ask(sought, parse_time(until) if until else None, chosen, in_3d=in_3d)
 
 
+@router.get("/asks")
+def list_asks(memory: ThisMemory) -> list[MemoryAsk]:
+    """The questions that wait or are being answered, the oldest first."""
+    return memory.on_their_way()
+
+
 @router.get("/asks/{ask_id}")
 def get_ask(ask_id: str, memory: ThisMemory) -> MemoryAsk:
     """How far a question is."""
-    found = memory.get(ask_id)
-    if found is None:
-        raise UnknownIdError(f"There is no question {ask_id} on its way.")
-    return found
+    return _known_ask(memory.get(ask_id), ask_id)
+
+
+@router.delete("/asks/{ask_id}")
+def cancel_ask(ask_id: str, memory: ThisMemory) -> MemoryAsk:
+    """Cancel a question. One that is answered stays as it is."""
+    return _known_ask(memory.cancel(ask_id), ask_id)
 
 
 @router.get("/questions")
@@ -191,6 +200,12 @@ def _entry(memory: MemoryJobs, video_id: str) -> VideoEntry:
     if not found:
         raise UnknownIdError(f"There is no video {video_id} here. GET /memory/videos lists them.")
     return found[0]
+
+
+def _known_ask(found: MemoryAsk | None, ask_id: str) -> MemoryAsk:
+    if found is None:
+        raise UnknownIdError(f"There is no question {ask_id} on its way. GET /memory/asks lists them.")
+    return found
 
 
 def _known_object(memory: MemoryJobs, name: str) -> None:

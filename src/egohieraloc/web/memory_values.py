@@ -82,14 +82,15 @@ class MemoryAsk(Value):
     """A question on its way; `question` is its number once it is done."""
 
     id: str
-    status: Literal["waiting", "running", "done", "failed"]
+    object_name: str | None = None
+    status: Literal["waiting", "running", "done", "failed", "cancelled"] = "waiting"
     progress: QueryProgress | None = None
     message: str | None = None
     question: int | None = None
 
     @property
     def finished(self) -> bool:
-        return self.status in ("done", "failed")
+        return self.status not in ("waiting", "running")
 
 
 def video_value(entry: VideoEntry) -> MemoryVideo:

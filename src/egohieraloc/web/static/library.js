@@ -5,10 +5,14 @@ import { showMaps } from "./maps.js";
 import { call } from "./requests.js";
 import { Views } from "./views.js";
 import { fill } from "./rows.js";
-import { percent } from "./words.js";
+import { isOpen, words } from "./words.js";
 
 const LOOK_EVERY_MS = 400, LIST_EVERY_MS = 15_000;
-const state = { videos: [], chosen: new Set(), question: null };
+const state = {
+  videos: [], chosen: new Set(),
+  questions: [], question: null, // answered ones, and the one that is shown
+  awaited: null, // the question on its way whose answer will be shown
+};
 const views = new Views(byId("views"), showViews);
 
 const tried = (act) => async (...words) => {
@@ -71,7 +75,7 @@ async function removeVideo(video) {
   if (!confirm(`Forget ${video.name} and what it answered? ${also}`)) return;
   await call("DELETE", `/memory/videos/${video.id}`);
   if (state.question?.sightings.some((sighting) => sighting.video.id === video.id)) showQuestion(null);
-  await Promise.all([listVideos(), listQuestions(), listMaps()]);
+  await Promise.all([listVideos(), listQuestions()]);
 }
 
 async function listObjects() {
@@ -89,7 +93,7 @@ const listMaps = async () => showMaps(await call("GET", "/memory/maps"), when);
 async function removeObject(name) {
   if (!confirm(`Forget ${name} and its images?`)) return;
   await call("DELETE", `/memory/objects/${encodeURIComponent(name)}`);
-  await Promise.all([listObjects(), listMaps()]);
+  await Promise.all([listObjects(), listQuestions()]);
 }
 
 async function saveObject() {
@@ -102,22 +106,30 @@ async function saveObject() {
   await listObjects();
 }
 
+// What was asked before, also elsewhere; places of objects are from these answers.
 async function listQuestions() {
   const questions = await call("GET", "/memory/questions");
+  if (JSON.stringify(questions) === JSON.stringify(state.questions)) return;
+  state.questions = questions;
   byId("questions-card").hidden = !questions.length;
   fill(byId("questions"), questions.map((question) => ({
     id: String(question.id), image: `/memory/questions/${question.id}/thumbnail`, title: title(question),
     note: `${question.object_name ? `${question.object_name}, ` : ""}asked ${shortly(question.asked_at)}`,
-    current: question.id === state.question?.id, open: tried(() => showQuestion(question)),
+    current: question.id === state.question?.id, open: () => openQuestion(question.id),
     remove: { label: `Forget question ${question.id}`, act: tried(() => removeQuestion(question)) },
   })));
-  return questions;
+  await listMaps();
+}
+
+function openQuestion(id) {
+  state.awaited = null;
+  showQuestion(state.questions.find((question) => question.id === id));
 }
 
 async function removeQuestion(question) {
   await call("DELETE", `/memory/questions/${question.id}`);
   if (state.question?.id === question.id) showQuestion(null);
-  await Promise.all([listQuestions(), listMaps()]);
+  await listQuestions();
 }
 
 const title = ({ found, sightings: [first] }) => (found && first ? shortly(first.seen_until) : found ? "Its video was removed" : "Not seen");
@@ -129,28 +141,34 @@ async function ask(name = null) {
   if (byId("in-3d").checked) form.append("in_3d", "true");
   if (byId("until").value) form.append("until", byId("until").value);
   if (state.chosen.size) form.append("videos", [...state.chosen].join(","));
-  let entry = await call("POST", "/memory/questions", form);
+  const entry = await call("POST", "/memory/questions", form);
   showQuestion(null);
-  byId("answer-card").hidden = byId("bar").hidden = false;
-  while (entry.status === "waiting" || entry.status === "running") {
-    showProgress(entry);
-    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
-    entry = await call("GET", `/memory/asks/${entry.id}`);
-  }
-  byId("bar").hidden = true;
-  if (entry.status === "failed") {
-    byId("answer-card").hidden = true;
-    throw new Error(entry.message);
-  }
-  const questions = await listQuestions();
-  showQuestion(questions.find((question) => question.id === entry.question));
-  await Promise.all([listObjects(), listMaps()]);
+  await follow(entry);
 }
 
-function showProgress({ status, progress }) {
-  byId("answer-words").textContent = status === "waiting" || !progress ? "Getting ready …" : `${progress.label}, ${percent(progress.done / Math.max(1, progress.total))}`;
-  if (progress) byId("bar").value = progress.done / Math.max(1, progress.total);
-  else byId("bar").removeAttribute("value");
+// Shows how far a question is, and its answer unless another was opened meanwhile.
+async function follow(entry) {
+  state.awaited = entry.id;
+  const said = make("span", {}), bar = make("progress", { max: 1, "aria-label": "Progress" });
+  const cancel = make("button", { type: "button" }, "Cancel");
+  cancel.addEventListener("click", tried(() => call("DELETE", `/memory/asks/${entry.id}`)));
+  const line = make("li", {}, said, cancel, bar);
+  byId("asks").append(line);
+  byId("asks-card").hidden = false;
+  try {
+    while (isOpen(entry)) {
+      said.textContent = `${entry.object_name ? `${entry.object_name}: ` : ""}${words(entry)}`;
+      if (entry.progress) bar.value = entry.progress.done / Math.max(1, entry.progress.total);
+      await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
+      entry = await call("GET", `/memory/asks/${entry.id}`);
+    }
+  } finally {
+    line.remove();
+    byId("asks-card").hidden = !byId("asks").children.length;
+  }
+  if (entry.status === "failed") throw new Error(entry.message);
+  await Promise.all([listQuestions(), listObjects()]);
+  if (entry.status === "done" && state.awaited === entry.id) openQuestion(entry.question);
 }
 
 // Shows a question that was answered, or with null none.
@@ -213,5 +231,9 @@ addEventListener("drop", tried(async (event) => {
   event.preventDefault();
   for (const file of event.dataTransfer.files) await views.add(file);
 }));
-await tried(() => Promise.all([listVideos(), listObjects(), listQuestions(), listMaps()]))();
-setInterval(() => listVideos().catch(() => {}), LIST_EVERY_MS); // a camera may be recording
+const list = () => Promise.all([listVideos(), listObjects(), listQuestions()]);
+await tried(async () => {
+  const [asks] = await Promise.all([call("GET", "/memory/asks"), list()]);
+  for (const entry of asks) tried(follow)(entry);
+})();
+setInterval(() => list().catch(() => {}), LIST_EVERY_MS); // a camera may be recording, others may ask
