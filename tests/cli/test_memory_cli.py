@@ -223,3 +223,13 @@ def test_places_of_saved_objects_on_a_map(run: Run, filled: Path, folder: Path) 
     assert stored["objects"][0]["last_seen_at"].startswith("2026-03-11T12:00:0")
     assert "keys" in (folder / "places" / "map.html").read_text()
     assert run("memory objects --memory filled --remove keys")[0] == 0
+
+
+def test_the_rate_is_that_at_which_the_videos_were_read(run: Run, filled: Path) -> None:
+    """So it belongs to adding them: a question takes none."""
+    code, _, err = run("memory ask --memory filled --query front.png --fps 1")
+    assert code == 2
+    assert "No such option" in err
+    run("memory add videos/20260312_101530.mp4 --memory slow --fps 2")
+    document = ResultDocument.model_validate_json(run("memory ask --memory slow --query front.png --json")[1])
+    assert (document.sample_fps, len(document.curve.raw)) == (2.0, 2)

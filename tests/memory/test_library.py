@@ -19,6 +19,7 @@ from egohieraloc.geometry.camera import Camera, CameraPose
 from egohieraloc.geometry.reconstruction import PosedFrame, Reconstruction
 from egohieraloc.images import decode_image, read_image, write_image
 from egohieraloc.localize import SpaceSources
+from egohieraloc.memory.catalogue import Catalogue
 from egohieraloc.memory.library import before
 from egohieraloc.memory.thumbnails import to_jpeg
 from egohieraloc.progress import label
@@ -352,6 +353,26 @@ def test_questions_and_answers_are_kept(filled: Memory, tmp_path: Path) -> None:
     again.questions.remove(first.question)
     with pytest.raises(DataError, match="There is no question"):
         again.questions.get(first.question)
+
+
+def test_questions_are_listed_without_their_whole_answers(
+    filled: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And in two looks at the catalogue, however many they are."""
+    asked = [filled.ask(red_square(), videos=filled.list()[:1]) for _ in range(3)]
+    looks: list[set[str]] = []
+    rows = Catalogue.rows
+
+    def seen(catalogue: Catalogue, sql: str, *values: Any) -> list[Any]:
+        found = rows(catalogue, sql, *values)
+        looks.append(set(found[0].keys()))
+        return found
+
+    monkeypatch.setattr(Catalogue, "rows", seen)
+    listed = filled.questions.all()
+    assert [q.sightings for q in listed] == [answer.sightings for answer in reversed(asked)]
+    assert len(looks) == 2
+    assert not {"document", "thumbnail"} & set.union(*looks)
 
 
 def test_the_thumbnail_of_a_thin_thing_can_be_asked() -> None:

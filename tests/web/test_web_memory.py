@@ -214,11 +214,11 @@ def test_questions_wait_in_a_queue_that_has_an_end(tmp_path: Path, monkeypatch: 
         jobs.ask("keys", None, None)
     assert all(jobs.get(number) is not None for number in asked)
     gate.open.set()
-    wait_until(lambda: jobs.get(asked[-1]).finished)
+    wait_until(lambda: jobs.get(asked[-1]).status == "failed")
     assert jobs.get(asked[0]).message == "walk.mp4 is empty."
     gate.error = ZeroDivisionError("by zero")
     asked += [jobs.ask("keys", None, None).id for _ in range(3)]
-    wait_until(lambda: jobs.get(asked[-1]).finished)
+    wait_until(lambda: jobs.get(asked[-1]).status == "failed")
     assert jobs.get(asked[-1]).message == BROKEN
     assert [jobs.get(number) is not None for number in asked] == [False] * 2 + [True] * 5
     jobs.close()

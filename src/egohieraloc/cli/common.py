@@ -45,6 +45,7 @@ Sam = Annotated[
         help="Segment queries with this SAM, a hub name or a folder, as the paper does; needs the extra hub."
     ),
 ]
+DEFAULT_FPS = "5"
 Fps = Annotated[str, typer.Option(help="Samples a second, or 'native' for every frame.")]
 FolderFps = Annotated[float, typer.Option(help="Images a second when VIDEO is a folder.")]
 Cache = Annotated[Path | None, typer.Option(help="Folder for features of videos.")]
@@ -135,19 +136,28 @@ def build_localizer(
 
 
 @dataclass(frozen=True)
-class SystemOptions:
+class NetworkOptions:
     """The network and how it runs."""
 
     model: Model = "mini"
     device: Device = None
     engine: Engine = None
-    fps: Fps = "5"
     settings: Settings = None
 
-    def localizer(self, cache: Path, *, engine: str | None = None) -> Localizer:
+    def localizer(self, cache: Path, *, engine: str | None = None, fps: str = DEFAULT_FPS) -> Localizer:
         """engine: where none was given."""
         chosen = self.engine or engine
-        return build_localizer(self.model, self.device, self.settings, self.fps, cache, engine=chosen)
+        return build_localizer(self.model, self.device, self.settings, fps, cache, engine=chosen)
+
+
+@dataclass(frozen=True)
+class SystemOptions(NetworkOptions):
+    """The same of a command that reads videos: what asks them later finds them at the rate they were read."""
+
+    fps: Fps = DEFAULT_FPS
+
+    def localizer(self, cache: Path, *, engine: str | None = None, fps: str | None = None) -> Localizer:
+        return super().localizer(cache, engine=engine, fps=fps or self.fps)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def ask(
     in_3d: Annotated[bool, typer.Option("--3d", help="Also say where it is in space.")] = False,
     space: SpaceOptions,
     json: Json = False,
-    system: common.SystemOptions,
+    system: common.NetworkOptions,
 ) -> None:
     """Find the last appearance of an object in all videos.
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from egohieraloc.cli.common import SystemOptions
+from egohieraloc.cli.common import NetworkOptions
 from egohieraloc.errors import ConfigError, EgoHieraLocError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ FromVideo = Annotated[
 ]
 
 
-def open_memory(folder: Path, system: SystemOptions, *, create: bool = False) -> Memory:
+def open_memory(folder: Path, system: NetworkOptions, *, create: bool = False) -> Memory:
     """The memory in a folder. Unless an engine is given it is the one that read the videos, so that none has
     to be read again."""
     from egohieraloc.memory.shelf import Shelf
@@ -43,7 +43,7 @@ def open_memory(folder: Path, system: SystemOptions, *, create: bool = False) ->
     return Memory.open(folder, localizer=localizer, create=create)
 
 
-def choose_localizer(system: SystemOptions, cache: Path, usual: str | None) -> Localizer:
+def choose_localizer(system: NetworkOptions, cache: Path, usual: str | None) -> Localizer:
     """With the engine that was given, or else the usual one where it runs here."""
     if system.engine is None and usual is not None:
         try:

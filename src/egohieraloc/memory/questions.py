@@ -23,7 +23,8 @@ from egohieraloc.result import Result
 from egohieraloc.types import Box
 
 ASKED = """
-SELECT questions.*, name FROM questions LEFT JOIN objects ON objects.id = object_id
+SELECT questions.id, asked_us, until_us, found, message, name
+FROM questions LEFT JOIN objects ON objects.id = object_id
 """
 SEEN = f"""
 SELECT sightings.*, {", ".join(f"videos.{name.strip()}" for name in ENTRY.split(",") if name.strip() != "id")}
@@ -65,10 +66,11 @@ class Questions:
 
     def all(self) -> list[Question]:
         """The newest first."""
-        return [self._question(row) for row in self._catalogue.rows(f"{ASKED} ORDER BY questions.id DESC")]
+        return self._questions("> 0")
 
     def get(self, number: int) -> Question:
-        return self._question(self._row(number))
+        self._row(number)
+        return self._questions(f"= {number:d}")[0]
 
     def thumbnail(self, number: int) -> bytes:
         """What was looked for, as a small JPEG."""
@@ -108,22 +110,30 @@ class Questions:
             db.execute("DELETE FROM questions WHERE id = ?", (number,))
 
     def _row(self, number: int) -> sqlite3.Row:
-        row = self._catalogue.row(f"{ASKED} WHERE questions.id = ?", number)
+        row = self._catalogue.row("SELECT * FROM questions WHERE id = ?", number)
         if row is None:
             raise DataError(f"There is no question {number} in the memory.")
         return row
 
-    def _question(self, row: sqlite3.Row) -> Question:
-        seen = self._catalogue.rows(f"{SEEN} WHERE question_id = ? ORDER BY sightings.id", row["id"])
-        return Question(
-            id=row["id"],
-            asked_at=from_us(row["asked_us"]),
-            object_name=row["name"],
-            until=None if row["until_us"] is None else from_us(row["until_us"]),
-            message=row["message"],
-            sightings=tuple(sighting_of_row(each) for each in seen),
-            found=bool(row["found"]),
-        )
+    def _questions(self, numbered: str) -> list[Question]:
+        """In short: whole answers may be large."""
+        asked = self._catalogue.rows(f"{ASKED} WHERE questions.id {numbered} ORDER BY questions.id DESC")
+        seen: dict[int, list[Sighting]] = {row["id"]: [] for row in asked}
+        for row in self._catalogue.rows(f"{SEEN} WHERE question_id {numbered} ORDER BY sightings.id"):
+            if row["question_id"] in seen:  # it may have been asked meanwhile
+                seen[row["question_id"]].append(sighting_of_row(row))
+        return [
+            Question(
+                id=row["id"],
+                asked_at=from_us(row["asked_us"]),
+                object_name=row["name"],
+                until=None if row["until_us"] is None else from_us(row["until_us"]),
+                message=row["message"],
+                sightings=tuple(seen[row["id"]]),
+                found=bool(row["found"]),
+            )
+            for row in asked
+        ]
 
 
 def write_sighting(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import time
 from pathlib import Path
@@ -21,7 +20,7 @@ from egohieraloc.result import Result
 from egohieraloc.result_schema import ForegroundPart
 from egohieraloc.web import media
 from egohieraloc.web.jobs import query_foreground
-from egohieraloc.web.library import ANSWER
+from egohieraloc.web.library import ANSWER, hide_paths
 from egohieraloc.web.queries import QueryForm, query_form
 from egohieraloc.web.server import FRAME_LIMIT_S, INSPECT_LIMIT_S, ThisServer
 from egohieraloc.web.values import VideoEntry, VideoFacts
@@ -103,6 +102,4 @@ def make_views(tool: None, progress: Progress, answer: Path, folder: Path, video
         stored, name = (json.dumps(text) for text in (Path(result.video.source.path).name, video_name))
         safe = name.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
         text = page.read_text(encoding="utf-8").replace(f'"path":{stored}', f'"path":{safe}')
-        library = re.escape(str(folder.parents[2]))  # other paths, such as that of a log
-        text = re.sub(library + r"(?:[\\/][\w-]+(?:\.\w+)*)*", "the file", text)
-        page.write_text(text, encoding="utf-8")
+        page.write_text(hide_paths(text, folder.parents[2]), encoding="utf-8")  # such as that of a log

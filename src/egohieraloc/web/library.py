@@ -169,7 +169,7 @@ class Library:
     def _hide_paths(self, value: Any) -> Any:
         """The same JSON value with no path of this folder in any of its texts."""
         if isinstance(value, str):
-            return re.sub(re.escape(str(self.folder)) + r"(?:[\\/][\w-]+(?:\.\w+)*)*", "the file", value)
+            return hide_paths(value, self.folder)
         if isinstance(value, list):
             return [self._hide_paths(part) for part in value]
         if isinstance(value, dict):
@@ -180,6 +180,11 @@ class Library:
         if not re.fullmatch(r"[0-9a-f]{16}", name):
             raise UnknownIdError(f"'{name}' is not an id: ids are 16 of the digits 0-9 and a-f.")
         return self.folder / kind / name
+
+
+def hide_paths(text: str, folder: Path) -> str:
+    """The same text with no path of a server's folder."""
+    return re.sub(re.escape(str(folder)) + r"(?:[\\/][\w-]+(?:\.\w+)*)*", "the file", text)
 
 
 def _read(path: Path, kind: type[Stored]) -> Stored | None:

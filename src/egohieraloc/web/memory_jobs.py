@@ -23,7 +23,7 @@ from egohieraloc.web.values import QueryProgress
 if TYPE_CHECKING:
     from egohieraloc.memory.library import Memory
 
-MAX_KEPT = 1000  # questions on their way and just answered; more than may wait
+MAX_KEPT = 1000  # questions on their way and just finished; more than may wait
 
 
 class MemoryJobs:
@@ -44,11 +44,10 @@ class MemoryJobs:
         entry = MemoryAsk(id=secrets.token_hex(8), object_name=sought if isinstance(sought, str) else None)
         stop = threading.Event()
         with self._changed:
-            asks = list(self._asks.values())
-            if sum(not ask.finished for ask in asks) >= MAX_WAITING:
+            if sum(not ask.finished for ask in self._asks.values()) >= MAX_WAITING:
                 raise BusyError(MAX_WAITING)
-            finished = [ask.id for ask in asks if ask.finished]
-            for old in finished[: max(0, len(asks) + 1 - MAX_KEPT)]:
+            if len(self._asks) >= MAX_KEPT:
+                old = next(ask.id for ask in self._asks.values() if ask.finished)
                 del self._asks[old], self._stops[old]
             self._asks[entry.id], self._stops[entry.id] = entry, stop
         self._worker.submit(self._answer, entry, stop, sought, until, videos, in_3d)

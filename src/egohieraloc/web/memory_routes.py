@@ -196,10 +196,9 @@ def _shown(query: queries.Query) -> Response:
 
 
 def _entry(memory: MemoryJobs, video_id: str) -> VideoEntry:
-    found = [entry for entry in memory.shelf.list() if entry.id == video_id]
-    if not found:
+    if memory.shelf.catalogue.row("SELECT 1 FROM videos WHERE id = ?", video_id) is None:
         raise UnknownIdError(f"There is no video {video_id} here. GET /memory/videos lists them.")
-    return found[0]
+    return memory.shelf.videos.get(video_id)
 
 
 def _known_ask(found: MemoryAsk | None, ask_id: str) -> MemoryAsk:
