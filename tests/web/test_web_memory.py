@@ -23,6 +23,7 @@ from egohieraloc import Memory
 from egohieraloc.errors import VideoError
 from egohieraloc.images import write_image
 from egohieraloc.memory.values import Question
+from egohieraloc.result_schema import ResultDocument
 from egohieraloc.web import memory_jobs
 from egohieraloc.web.app import create_app
 from egohieraloc.web.jobs import BROKEN, BusyError
@@ -119,6 +120,22 @@ def test_a_question_over_all_videos_or_some(client: httpx.Client, crop: Path) ->
     assert client.get(f"/memory/questions/{missing['question']}/thumbnail").status_code == 200
     assert client.delete(f"/memory/questions/{missing['question']}").status_code == 204
     assert client.get(f"/memory/questions/{missing['question']}/thumbnail").status_code == 404
+
+
+def test_the_whole_answer_to_keep(client: httpx.Client, crop: Path, world: tuple[str, Path]) -> None:
+    """Without paths; the report shows the video."""
+    entry = ask(client, images=[crop.read_bytes()])
+    files = f"/memory/questions/{entry['question']}/files"
+    answer = client.get(f"{files}/result.json")
+    assert "attachment" in answer.headers["content-disposition"]
+    document = ResultDocument.model_validate(answer.json())
+    assert document.video.path == NAMES[2]
+    assert document.video.start is not None
+    report = client.get(f"{files}/report.html")
+    assert report.headers["content-type"].startswith("text/html")
+    assert "could not be opened" not in report.text
+    assert str(world[1]) not in answer.text + report.text
+    assert client.get("/memory/questions/999/files/result.json").status_code == 404
 
 
 def test_objects_are_saved_asked_and_forgotten(client: httpx.Client, crop: Path) -> None:
@@ -336,6 +353,12 @@ def test_the_page_shows_all_videos_and_asks_them(page: Any, crop: Path, hold: Pa
     screenshot(page, "answer")
     page.locator("#sightings .row").nth(1).click()
     assert "20260311_190000.mp4" in page.inner_text("#answer-words")
+    assert page.locator("#sightings .row[aria-current=true]").inner_text().startswith("Wednesday")
+    page.reload()
+    wait_for_headline(page, "Last seen on Thursday, 12 March 2026, 10:15:33")
+    with page.expect_download() as download:
+        page.click("#files a[data-file='report.html']")
+    assert download.value.suggested_filename == "report.html"
 
 
 def test_a_reloaded_page_takes_up_its_question(page: Any, crop: Path, hold: Path) -> None:

@@ -14,6 +14,8 @@ from egohieraloc.files import scratch_folder
 from egohieraloc.memory.shelf import Shelf
 from egohieraloc.progress import Progress, label
 from egohieraloc.query import Query
+from egohieraloc.report.build import write_views
+from egohieraloc.result import Result
 from egohieraloc.types import Box
 from egohieraloc.web.jobs import MAX_WAITING, BusyError, told
 from egohieraloc.web.memory_values import MemoryAsk, names_only
@@ -129,3 +131,10 @@ def read_views(tool: None, progress: Progress, images: list[bytes], boxes: list[
             path.write_bytes(data)
             views.append(Query.from_image(path, box=box))
     return Query.of_views(*views)
+
+
+def make_report(tool: None, progress: Progress, result: Result) -> str:
+    """The report of an answer. Runs in the process that touches the bytes of others."""
+    with scratch_folder() as folder:
+        write_views(result, Path(folder))
+        return (Path(folder) / "report.html").read_text(encoding="utf-8")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, File, Form, HTTPException, Query, Request, UploadFile
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 
 from egohieraloc import query as queries
 from egohieraloc.errors import QueryError
@@ -15,14 +17,17 @@ from egohieraloc.memory.values import VideoEntry
 from egohieraloc.memory.wall_clock import parse_time
 from egohieraloc.report.map_page import map_scene
 from egohieraloc.report.object_map import object_maps
+from egohieraloc.types import NotLocalized
+from egohieraloc.web.downloads import FILES, VIEWS_LIMIT_S
 from egohieraloc.web.library import UnknownIdError
-from egohieraloc.web.memory_jobs import MemoryJobs, read_views
+from egohieraloc.web.memory_jobs import MemoryJobs, make_report, read_views
 from egohieraloc.web.memory_values import (
     MemoryAsk,
     MemoryMap,
     MemoryObject,
     MemoryQuestion,
     MemoryVideo,
+    names_only,
     question_value,
     video_value,
 )
@@ -175,6 +180,32 @@ def get_question_thumbnail(number: int, memory: ThisMemory) -> Response:
     """What a question looked for."""
     _known_question(memory, number)
     return Response(memory.shelf.questions.thumbnail(number), media_type="image/jpeg")
+
+
+@router.get(
+    "/questions/{number}/files/{name}",
+    response_class=Response,
+    responses={200: {"content": {kind: {} for kind in ("text/html", "application/json")}}},
+)
+def get_file(
+    number: int, name: Literal["report.html", "result.json"], memory: ThisMemory, server: ThisServer
+) -> Response:
+    """The whole answer to keep. The report is made anew, with images where the video is there."""
+    _known_question(memory, number)
+    result = memory.shelf.questions.result(number)
+    for sighting in memory.shelf.questions.get(number).sightings[:1]:
+        if sighting.box is not None:  # its video answered; where its file is now, and when it began
+            source = replace(sighting.video.source, start=sighting.video.start.time)
+            result = replace(result, video=replace(result.video, source=source))
+    if isinstance(result.place, NotLocalized):
+        result = replace(result, place=replace(result.place, reason=names_only(result.place.reason)))
+    headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-cache"}
+    if name == "report.html":
+        page: str = server.readers.run(make_report, result, limit_s=VIEWS_LIMIT_S)
+        return Response(page, media_type=FILES[name], headers=headers)
+    document = result.to_dict()
+    document["video"]["path"] = Path(result.video.source.path).name
+    return JSONResponse(document, headers=headers)
 
 
 def _views(server: ThisServer, images: list[UploadFile], boxes: list[str]) -> queries.Query:

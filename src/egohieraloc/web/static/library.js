@@ -123,7 +123,7 @@ async function listQuestions() {
 
 function openQuestion(id) {
   state.awaited = null;
-  showQuestion(state.questions.find((question) => question.id === id));
+  showQuestion(state.questions.find((question) => question.id === id) || null);
 }
 
 async function removeQuestion(question) {
@@ -181,18 +181,21 @@ function showQuestion(question) {
   byId("notes").textContent = (sightings.length && question.notes) || ""; // without a sighting the message is shown
   byId("notes").hidden = !byId("notes").textContent;
   byId("shown").hidden = !sightings.length;
-  if (sightings.length) showSighting(sightings[0]);
+  byId("files").hidden = !sightings[0]?.box || !question.message.includes(sightings[0].video.name); // else its video was removed
+  for (const link of byId("files").querySelectorAll("a")) link.href = `/memory/questions/${question?.id}/files/${link.dataset.file}`;
+  history.replaceState(null, "", question ? `#${question.id}` : location.pathname); // a reload shows it again
   fill(byId("sightings"), sightings.map((sighting, rank) => ({
-    id: `${question.id} ${rank}`, image: thumbnail(sighting.video, sighting.shown_s), title: when(sighting.seen_until),
+    id: `${question.id} ${rank} ${sighting.video.id}`, image: thumbnail(sighting.video, sighting.shown_s), title: when(sighting.seen_until),
     note: `${!question.found || !sighting.box ? "perhaps" : rank ? "also" : "last"} in ${sighting.video.name}`, current: rank === 0,
-    open: () => showSighting(sighting),
+    open: () => showSighting(rank),
   })));
+  if (sightings.length) showSighting(0);
   for (const row of byId("questions").children) row.querySelector(".row").setAttribute("aria-current", row.dataset.id === String(question?.id));
   showTimeline();
 }
 
-function showSighting(sighting) {
-  const { video, shown_box: box } = sighting;
+function showSighting(rank) {
+  const sighting = state.question.sightings[rank], { video, shown_box: box } = sighting;
   byId("shown-image").src = thumbnail(video, sighting.shown_s);
   byId("shown-image").alt = `${video.name} at ${timeOfDay(sighting.seen_until)}`;
   byId("shown-marks").setAttribute("viewBox", `0 0 ${video.width} ${video.height}`);
@@ -202,10 +205,7 @@ function showSighting(sighting) {
   byId("answer-words").textContent =
     `${dayName(recorded(sighting.seen_from).day)}, ${timeOfDay(sighting.seen_from)} – ${timeOfDay(sighting.seen_until)}, in ${video.name} ` +
     `from ${clock(sighting.start_s)} to ${clock(sighting.end_s)}, ${sighting.box ? "confidence" : "unverified, similarity"} ${sighting.score.toFixed(2)}.${gone}`;
-  for (const row of byId("sightings").children) {
-    const index = Number(row.dataset.id.split(" ")[1]);
-    row.querySelector(".row").setAttribute("aria-current", state.question.sightings[index] === sighting);
-  }
+  [...byId("sightings").children].forEach((row, i) => row.querySelector(".row").setAttribute("aria-current", i === rank));
 }
 
 function showTimeline() {
@@ -234,6 +234,7 @@ addEventListener("drop", tried(async (event) => {
 const list = () => Promise.all([listVideos(), listObjects(), listQuestions()]);
 await tried(async () => {
   const [asks] = await Promise.all([call("GET", "/memory/asks"), list()]);
+  openQuestion(Number(location.hash.slice(1)));
   for (const entry of asks) tried(follow)(entry);
 })();
 setInterval(() => list().catch(() => {}), LIST_EVERY_MS); // a camera may be recording, others may ask

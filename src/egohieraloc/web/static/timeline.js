@@ -41,8 +41,7 @@ function bar(kind, { from, length }, title) {
   return draw("rect", { class: kind, x: Math.min(x, WIDTH - width), y, width, height, rx: 2 }, draw("title", {}, title));
 }
 
-// Fills `element` with the newest days and those of the sightings; `act(sighting)` is called for the mark that is
-// clicked.
+// Fills `element` with the newest days and those of the sightings; `act(rank)` is called for the mark that is clicked.
 export function showDays(element, videos, sightings, act) {
   const rows = new Map();
   const row = (day) => {
@@ -56,7 +55,7 @@ export function showDays(element, videos, sightings, act) {
     const seconds = sighting.end_s - sighting.start_s;
     for (const part of byDay(sighting.seen_from, seconds)) {
       const mark = bar(rank === 0 ? "seen" : "seen other", part, `${sighting.video.name}, ${timeOfDay(sighting.seen_from)}`);
-      mark.addEventListener("click", () => act(sighting));
+      mark.addEventListener("click", () => act(rank));
       row(part.day).push(mark);
     }
   });
