@@ -422,6 +422,7 @@ def test_only_chosen_videos_and_only_before_a_time(page: Any, crop: Path) -> Non
     page.fill("#until", "2026-03-11T12:00:00")
     page.click("#ask")
     wait_for_headline(page, "Last seen on Tuesday, 10 March 2026, 08:15:03")
+    assert "only before Wed, 11 Mar 2026, 12:00:00" in page.locator("#questions .row").first.inner_text()
     page.fill("#until", "2020-01-01T12:00:00")
     page.click("#ask")
     wait_for_headline(page, "Not seen")
@@ -472,8 +473,19 @@ def test_objects_on_the_page(page: Any, crop: Path) -> None:
     row.wait_for(state="detached")
 
 
-def test_a_narrow_screen(page: Any) -> None:
+def test_a_narrow_screen(page: Any, crop: Path, client: httpx.Client) -> None:
+    """What was asked for is in view: the answer comes first, a question that is chosen leads to it."""
+    ask(client, images=[crop.read_bytes()])
     page.set_viewport_size({"width": 390, "height": 800})
+    page.reload()
+    page.locator("#questions .row").first.click()
+    wait_for_headline(page, "Last seen")
+    assert page.evaluate("document.getElementById('headline').getBoundingClientRect().top") > -1
+    tops = page.evaluate(
+        "['answer', 'look', 'objects', 'days', 'shots', 'questions']"
+        ".map((name) => document.getElementById(`${name}-card`).getBoundingClientRect().top)"
+    )
+    assert tops == sorted(tops)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     screenshot(page, "phone")
 

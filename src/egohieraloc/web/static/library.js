@@ -11,7 +11,7 @@ const LOOK_EVERY_MS = 400, LIST_EVERY_MS = 15_000;
 const state = {
   videos: [], chosen: new Set(),
   questions: [], question: null, // answered ones, and the one that is shown
-  awaited: null, // the question on its way whose answer will be shown
+  sending: false, awaited: null, // the question on its way whose answer will be shown
 };
 const views = new Views(byId("views"), showViews);
 
@@ -81,6 +81,7 @@ async function removeVideo(video) {
 async function listObjects() {
   const objects = await call("GET", "/memory/objects");
   byId("no-objects").hidden = objects.length > 0;
+  byId("some-objects").hidden = !objects.length;
   fill(byId("objects"), objects.map(({ name, views: count, last_seen }) => ({
     id: name, image: `/memory/objects/${encodeURIComponent(name)}/thumbnail`, title: name,
     note: `${count} image${count === 1 ? "" : "s"}${last_seen ? `, last seen ${shortly(last_seen)}` : ""}`, current: false,
@@ -114,19 +115,21 @@ async function listQuestions() {
   byId("questions-card").hidden = !questions.length;
   fill(byId("questions"), questions.map((question) => ({
     id: String(question.id), image: `/memory/questions/${question.id}/thumbnail`, title: title(question),
-    note: `${question.object_name ? `${question.object_name}, ` : ""}asked ${shortly(question.asked_at)}`,
-    current: question.id === state.question?.id, open: () => openQuestion(question.id),
+    note: [question.object_name, `asked ${shortly(question.asked_at)}`, question.until && `only before ${shortly(question.until)}`].filter(Boolean).join(", "),
+    current: question.id === state.question?.id, open: () => openQuestion(question.id, true),
     remove: { label: `Forget question ${question.id}`, act: tried(() => removeQuestion(question)) },
   })));
   await listMaps();
 }
 
-function openQuestion(id) {
+function openQuestion(id, chosen = false) {
   state.awaited = null;
+  if (chosen) byId("headline").scrollIntoView({ block: "nearest" });
   showQuestion(state.questions.find((question) => question.id === id) || null);
 }
 
 async function removeQuestion(question) {
+  if (!confirm("Forget this question and its answer?")) return;
   await call("DELETE", `/memory/questions/${question.id}`);
   if (state.question?.id === question.id) showQuestion(null);
   await listQuestions();
@@ -135,13 +138,15 @@ async function removeQuestion(question) {
 const title = ({ found, sightings: [first] }) => (found && first ? shortly(first.seen_until) : found ? "Its video was removed" : "Not seen");
 
 async function ask(name = null) {
+  if (state.sending) return; // a second click
   const form = new FormData();
   if (name) form.append("object_name", name);
   else views.fill(form);
   if (byId("in-3d").checked) form.append("in_3d", "true");
   if (byId("until").value) form.append("until", byId("until").value);
   if (state.chosen.size) form.append("videos", [...state.chosen].join(","));
-  const entry = await call("POST", "/memory/questions", form);
+  state.sending = true;
+  const entry = await call("POST", "/memory/questions", form).finally(() => { state.sending = false; });
   showQuestion(null);
   await follow(entry);
 }
@@ -155,6 +160,7 @@ async function follow(entry) {
   const line = make("li", {}, said, cancel, bar);
   byId("asks").append(line);
   byId("asks-card").hidden = false;
+  byId("asks-card").scrollIntoView({ block: "nearest" });
   try {
     while (isOpen(entry)) {
       said.textContent = `${entry.object_name ? `${entry.object_name}: ` : ""}${words(entry)}`;
