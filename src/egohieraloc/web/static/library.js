@@ -107,8 +107,12 @@ async function saveObject() {
   await listObjects();
 }
 
-// What was asked before, also elsewhere; places of objects are from these answers.
-async function listQuestions() {
+// What was asked before, also elsewhere; places of objects are from these answers. One listing after the other,
+// so that an older one never comes last.
+let listing = Promise.resolve();
+const listQuestions = () => (listing = listing.catch(() => {}).then(loadQuestions));
+
+async function loadQuestions() {
   const questions = await call("GET", "/memory/questions");
   if (JSON.stringify(questions) === JSON.stringify(state.questions)) return;
   state.questions = questions;
@@ -224,6 +228,7 @@ function showTimeline() {
   byId("days-legend").replaceChildren(...legend(entries));
 }
 
+for (const entry of (await tried(call)("GET", "/memory/asks")) || []) tried(follow)(entry);
 byId("image-files").addEventListener("change", tried(async (event) => {
   const files = [...event.target.files];
   event.target.value = "";
@@ -238,9 +243,6 @@ addEventListener("drop", tried(async (event) => {
   for (const file of event.dataTransfer.files) await views.add(file);
 }));
 const list = () => Promise.all([listVideos(), listObjects(), listQuestions()]);
-await tried(async () => {
-  const [asks] = await Promise.all([call("GET", "/memory/asks"), list()]);
-  openQuestion(Number(location.hash.slice(1)));
-  for (const entry of asks) tried(follow)(entry);
-})();
+await tried(list)();
+if (!state.question && !state.awaited) openQuestion(Number(location.hash.slice(1)));
 setInterval(() => list().catch(() => {}), LIST_EVERY_MS); // a camera may be recording, others may ask
