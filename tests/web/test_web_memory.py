@@ -532,3 +532,6 @@ def test_a_gone_file_and_a_removed_video(page: Any, crop: Path, world: tuple[str
     page.locator("#videos .remove").first.click()
     page.wait_for_function("() => document.querySelectorAll('#videos li').length === 2")
     assert (world[1] / NAMES[1]).exists()
+    page.locator("#questions .row").first.click()
+    page.wait_for_selector("#answer-card:visible")
+    assert page.is_hidden("#files")  # they went with the video
