@@ -73,6 +73,14 @@ def write_image(path: str | Path, image: Rgb | Mask) -> None:
         temporary.write_bytes(encoded.tobytes())
 
 
+def to_jpeg(rgb: Rgb, scale: float, quality: int) -> bytes:
+    """A JPEG of an image made smaller, never larger; two pixels either way are enough to be a query."""
+    height, width = rgb.shape[:2]
+    size = max(2, round(width * min(1.0, scale))), max(2, round(height * min(1.0, scale)))
+    small = cv2.cvtColor(cv2.resize(rgb, size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2BGR)
+    return bytes(cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes())
+
+
 def mask_on_image(mask: Mask | None, box: Box | None, width: int, height: int) -> Mask:
     """A mask that covers `box`, on any grid (h, w), over an image (height, width); empty without a mask."""
     if mask is None or box is None:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
 import numpy as np
 
+from egohieraloc import images
 from egohieraloc.types import Floats, Rgb, SampledVideo, VideoInfo
 from egohieraloc.video.reader import Video
 
@@ -31,15 +31,8 @@ def slots(video: SampledVideo) -> dict[int, int]:
 
 
 def to_jpeg(rgb: Rgb, long_side_px: int = LONG_SIDE_PX) -> bytes:
-    """A JPEG of at most that size; two pixels either way are enough to be a query."""
-    height, width = rgb.shape[:2]
-    shrink = min(1.0, long_side_px / max(height, width))
-    size = max(2, round(width * shrink)), max(2, round(height * shrink))
-    small = cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
-    encoded = cv2.imencode(
-        ".jpg", cv2.cvtColor(small, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, QUALITY]
-    )
-    return encoded[1].tobytes()
+    """A JPEG of at most that size."""
+    return images.to_jpeg(rgb, long_side_px / max(rgb.shape[:2]), QUALITY)
 
 
 def watched(video: Video, see: SeeFrame) -> Video:

@@ -14,7 +14,7 @@ from av.error import FFmpegError
 from egohieraloc.clock import clock
 from egohieraloc.errors import OutputError
 from egohieraloc.files import atomic_path
-from egohieraloc.images import mask_on_image
+from egohieraloc.images import mask_on_image, to_jpeg
 from egohieraloc.types import Frame, FramePrediction, Mask, Rgb, ScoreCurve
 from egohieraloc.video.reader import Video
 
@@ -26,12 +26,7 @@ THUMBNAIL_WIDTH_PX = 400
 
 def thumbnail(rgb: Rgb, *, width_px: int = THUMBNAIL_WIDTH_PX, quality: int = 72) -> bytes:
     """A small JPEG of a frame, never larger than the frame."""
-    height, width = rgb.shape[:2]
-    scale = min(1.0, width_px / width)
-    size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    small = cv2.cvtColor(cv2.resize(rgb, size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2BGR)
-    encoded: bytes = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()
-    return encoded
+    return to_jpeg(rgb, width_px / rgb.shape[1], quality)
 
 
 def write_overlay(
