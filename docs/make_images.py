@@ -1,6 +1,6 @@
-"""Make the screenshots in docs/images: the demo's report and the page, in Chromium, with the shipped weights.
+"""Make the pictures in docs/images: the demo's report and the pages, in Chromium, with the shipped weights.
 
-python docs/make_images.py [FOLDER]    FOLDER keeps the demo's report and the page's videos and answers.
+python docs/make_images.py [FOLDER]    FOLDER keeps the demo's report, and the pages' videos and answers.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import av
 from playwright.sync_api import sync_playwright
 
 from egohieraloc.cli.demo import DEMO_SETTINGS
-from egohieraloc.demo import CLIP, load_truth
+from egohieraloc.demo import CLIP, QUERY, load_truth
+from egohieraloc.memory.shelf import Shelf
+from egohieraloc.query import Query
 
 IMAGES = Path(__file__).parent / "images"
 COMMAND = [sys.executable, "-c", "from egohieraloc.cli import main; main()"]
@@ -25,10 +28,10 @@ PATIENCE_MS = 600_000
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
+def served(folder: Path, *more: str) -> Iterator[str]:
     """The address of a page that keeps everything in a folder."""
     settings = [part for setting in DEMO_SETTINGS for part in ("--set", setting)]
-    options = ["serve", "--port", "0", "--folder", str(folder), *settings]
+    options = ["serve", "--port", "0", "--folder", str(folder), *more, *settings]
     with subprocess.Popen([*COMMAND, *options], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
@@ -102,6 +105,39 @@ def page(browser: Any, address: str) -> None:
         page.context.close()
 
 
+def library(browser: Any, folder: Path) -> None:
+    """Three days: the bundled clip, and parts of it. The bear is a saved object."""
+    videos, memory = folder / "videos", folder / "memory"
+    videos.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(CLIP, videos / "20260312_101530.mp4")
+    _part(videos / "20260311_190215.mp4", 0, 22)
+    _part(videos / "20260310_081500.mp4", 14, 32)
+    subprocess.run([*COMMAND, "memory", "add", str(videos), "--memory", str(memory)], check=True)
+    Shelf(memory).objects.save("teddy bear", Query.from_image(QUERY, box=load_truth().query_box))
+    with served(folder / "page", "--memory", str(memory)) as address:
+        page = opened(browser, f"{address}/library", width=1280, height=1325)
+        page.wait_for_selector("#objects .row")
+        page.check("#in-3d")
+        page.set_input_files("#image-files", QUERY)
+        page.locator("#objects .row").click()
+        page.wait_for_selector("#map-card:not([hidden])")
+        page.wait_for_selector("#answer-card:not([hidden])")
+        shoot(page, "library")
+        page.context.close()
+
+
+def _part(path: Path, start_s: float, end_s: float) -> None:
+    with av.open(str(CLIP)) as source, av.open(str(path), "w") as out:
+        given = source.streams.video[0]
+        stream = out.add_stream("h264", rate=given.average_rate)
+        stream.width, stream.height, stream.pix_fmt = given.width, given.height, "yuv420p"
+        for frame in source.decode(given):
+            if start_s <= frame.time < end_s:
+                rgb = frame.to_ndarray(format="rgb24")
+                out.mux(stream.encode(av.VideoFrame.from_ndarray(rgb, format="rgb24")))
+        out.mux(stream.encode())
+
+
 def _area(box: Any) -> float:
     return 0.0 if box is None else (box.x2 - box.x1) * (box.y2 - box.y1)
 
@@ -114,6 +150,7 @@ def main() -> None:
         report(browser, (folder / "demo" / "report.html").resolve())
         with served(folder / "page") as address:
             page(browser, address)
+        library(browser, folder / "library")
 
 
 if __name__ == "__main__":

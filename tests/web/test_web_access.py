@@ -127,6 +127,39 @@ def test_tab_alone_leads_through_the_page(open_page: Open) -> None:
     assert download.value.suggested_filename == "overlay.mp4"
 
 
+def test_tab_alone_leads_through_the_library(
+    browser: Any, world: tuple[str, Path], client: httpx.Client, crop: Path
+) -> None:
+    """A box on an image, Ask, an earlier sighting, the question opened again."""
+    page = browser.new_page()
+    page.goto(f"{world[0]}/library")
+    page.set_input_files("#image-files", crop)
+    page.wait_for_selector("#videos li")
+    page.locator("#views .view").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+ArrowDown")
+    assert page.locator("#views rect.mark").get_attribute("height") == "20.4"
+    tab_to(page, "ask")
+    page.evaluate(
+        """() => {
+            const { append } = FormData.prototype;
+            FormData.prototype.append = function (...given) {
+                window.box = given[1];
+                append.apply(this, given);
+            };
+        }"""
+    )
+    page.keyboard.press("Enter")
+    wait_for_headline(page, "Last seen")
+    assert page.evaluate("window.box") == "48.0,36.0,24.0,20.4"
+    page.locator("#sightings .row").nth(1).focus()
+    page.keyboard.press("Enter")
+    page.locator("#questions .row").first.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#sightings .row").first.get_attribute("aria-current") == "true"
+    page.close()
+
+
 def test_a_question_is_opened_and_deleted_with_keys(open_page: Open) -> None:
     page = open_page()
     ask_about_the_square(page)

@@ -23,6 +23,7 @@ from egohieraloc import Memory
 from egohieraloc.errors import VideoError
 from egohieraloc.images import write_image
 from egohieraloc.memory.values import Question
+from egohieraloc.result_schema import ResultDocument
 from egohieraloc.web import memory_jobs
 from egohieraloc.web.app import create_app
 from egohieraloc.web.jobs import BROKEN, BusyError
@@ -108,6 +109,7 @@ def test_a_question_over_all_videos_or_some(client: httpx.Client, crop: Path) ->
     assert found["found"]
     assert [s["video"]["name"] for s in found["sightings"]] == list(reversed(NAMES))
     assert found["sightings"][0]["seen_until"][:19] == "2026-03-12T10:15:33"
+    assert found["notes"] == ""
     videos = client.get("/memory/videos").json()
     entry = ask(client, images=[crop.read_bytes()], videos=videos[1]["id"])
     assert question(client, entry["question"])["sightings"][0]["video"]["name"] == NAMES[1]
@@ -118,6 +120,22 @@ def test_a_question_over_all_videos_or_some(client: httpx.Client, crop: Path) ->
     assert client.get(f"/memory/questions/{missing['question']}/thumbnail").status_code == 200
     assert client.delete(f"/memory/questions/{missing['question']}").status_code == 204
     assert client.get(f"/memory/questions/{missing['question']}/thumbnail").status_code == 404
+
+
+def test_the_whole_answer_to_keep(client: httpx.Client, crop: Path, world: tuple[str, Path]) -> None:
+    """Without paths; the report shows the video."""
+    entry = ask(client, images=[crop.read_bytes()])
+    files = f"/memory/questions/{entry['question']}/files"
+    answer = client.get(f"{files}/result.json")
+    assert "attachment" in answer.headers["content-disposition"]
+    document = ResultDocument.model_validate(answer.json())
+    assert document.video.path == NAMES[2]
+    assert document.video.start is not None
+    report = client.get(f"{files}/report.html")
+    assert report.headers["content-type"].startswith("text/html")
+    assert "could not be opened" not in report.text
+    assert str(world[1]) not in answer.text + report.text
+    assert client.get("/memory/questions/999/files/result.json").status_code == 404
 
 
 def test_objects_are_saved_asked_and_forgotten(client: httpx.Client, crop: Path) -> None:
@@ -142,7 +160,8 @@ def test_maps_of_the_places_of_saved_objects(client: httpx.Client, crop: Path) -
     assert client.get("/memory/maps").json() == []
     ask(client, object_name="bag", in_3d="true")
     found = question(client, ask(client, object_name="bag", in_3d="true")["question"])
-    assert "it is 2.1 m" in found["message"]
+    assert "it is 2.1 m" in found["notes"]
+    assert found["message"].endswith(f"confidence 0.87. {found['notes']}")
     (only,) = client.get("/memory/maps").json()
     assert only["video"]["name"] == NAMES[2]
     (bag,) = only["scene"]["objects"]
@@ -229,6 +248,44 @@ def test_a_question_keeps_no_path_of_a_video_that_was_removed() -> None:
 
 
 @pytest.fixture
+def hold(world: tuple[str, Path]) -> Iterator[Path]:
+    """While this file is there questions stay on their way."""
+    file = world[1] / "cache" / "hold"
+    file.touch()
+    yield file
+    file.unlink(missing_ok=True)
+
+
+def test_questions_on_their_way_are_listed_and_cancelled(
+    client: httpx.Client, crop: Path, hold: Path
+) -> None:
+    def stands(number: str) -> str:
+        return client.get(f"/memory/asks/{number}").json()["status"]
+
+    file = ("images", ("crop.png", crop.read_bytes(), "image/png"))
+    client.post("/memory/objects", data={"name": "cup"}, files=[file])
+    kept = client.get("/memory/questions").json()
+    first = client.post("/memory/questions", files=[file]).json()["id"]
+    second, third = (
+        client.post("/memory/questions", data={"object_name": "cup"}).json()["id"] for _ in range(2)
+    )
+    wait_until(lambda: stands(first) == "running")
+    listed = [(ask["id"], ask["object_name"]) for ask in client.get("/memory/asks").json()]
+    assert listed == [(first, None), (second, "cup"), (third, "cup")]
+    for number in (second, first):
+        assert client.delete(f"/memory/asks/{number}").json()["status"] == "cancelled"
+    wait_until(lambda: stands(third) == "running")
+    hold.unlink()
+    wait_until(lambda: stands(third) == "done")
+    assert (stands(first), stands(second)) == ("cancelled", "cancelled")
+    assert client.delete(f"/memory/asks/{third}").json()["status"] == "done"
+    assert client.get("/memory/asks").json() == []
+    assert len(client.get("/memory/questions").json()) == len(kept) + 1
+    assert client.delete("/memory/asks/gone").status_code == 404
+    client.delete("/memory/objects/cup")
+
+
+@pytest.fixture
 def page(browser: Any, world: tuple[str, Path]) -> Iterator[Any]:
     """The library page; a message of the browser or a request elsewhere fails."""
     trouble: list[str] = []
@@ -254,7 +311,7 @@ def wait_for_headline(page: Any, text: str) -> None:
     page.wait_for_function("text => document.getElementById('headline').textContent.includes(text)", arg=text)
 
 
-def test_the_page_shows_all_videos_and_asks_them(page: Any, crop: Path, world: tuple[str, Path]) -> None:
+def test_the_page_shows_all_videos_and_asks_them(page: Any, crop: Path, hold: Path) -> None:
     dates = page.locator("#videos li b").all_inner_texts()
     assert dates == [
         "Thursday, 12 March 2026, 10:15:30",
@@ -280,13 +337,11 @@ def test_the_page_shows_all_videos_and_asks_them(page: Any, crop: Path, world: t
         40,
         40,
     ]
-    hold = world[1] / "cache" / "hold"
-    hold.touch()
     page.click("#ask")
     page.wait_for_function(
-        "() => document.getElementById('answer-words').textContent.startsWith('Searching closely')"
+        "() => document.getElementById('asks').textContent.startsWith('Searching closely, 50')"
     )
-    assert page.is_visible("#bar")
+    assert page.is_visible("#asks progress")
     hold.unlink()
     wait_for_headline(page, "Last seen on Thursday, 12 March 2026, 10:15:33")
     assert "in 20260312_101530.mp4 from 0:02.0 to 0:03.0, confidence 0.87." in page.inner_text(
@@ -298,6 +353,64 @@ def test_the_page_shows_all_videos_and_asks_them(page: Any, crop: Path, world: t
     screenshot(page, "answer")
     page.locator("#sightings .row").nth(1).click()
     assert "20260311_190000.mp4" in page.inner_text("#answer-words")
+    assert page.locator("#sightings .row[aria-current=true]").inner_text().startswith("Wednesday")
+    page.reload()
+    wait_for_headline(page, "Last seen on Thursday, 12 March 2026, 10:15:33")
+    with page.expect_download() as download:
+        page.click("#files a[data-file='report.html']")
+    assert download.value.suggested_filename == "report.html"
+
+
+def test_a_reloaded_page_takes_up_its_question(
+    page: Any, client: httpx.Client, crop: Path, hold: Path
+) -> None:
+    page.set_input_files("#image-files", crop)
+    page.wait_for_selector("#views li")
+    page.click("#ask")
+    page.wait_for_function("() => document.getElementById('asks').textContent.includes('50')")
+    page.reload()
+    page.wait_for_function("() => document.getElementById('asks').textContent.includes('50')")
+    before = len(client.get("/memory/questions").json())
+    hold.unlink()
+    wait_for_headline(page, "Last seen on Thursday")
+    assert page.locator("#questions li").count() == before + 1
+    assert page.is_hidden("#asks-card")
+
+
+def test_a_question_is_cancelled_on_the_page(page: Any, client: httpx.Client, crop: Path, hold: Path) -> None:
+    page.set_input_files("#image-files", crop)
+    page.wait_for_selector("#views li")
+    before = len(client.get("/memory/questions").json())
+    page.click("#ask")
+    page.wait_for_function("() => document.getElementById('asks').textContent.includes('50')")
+    page.click("#asks button")
+    page.wait_for_selector("#asks-card", state="hidden")
+    assert page.is_hidden("#answer-card")
+    assert page.is_hidden("#trouble")
+    hold.unlink()
+    page.click("#ask")
+    wait_for_headline(page, "Last seen on Thursday")
+    assert page.locator("#questions li").count() == before + 1
+
+
+def test_what_others_ask_appears(page: Any, crop: Path, client: httpx.Client) -> None:
+    """Lists are brought up to date now and then; a row keeps its place, and says when it was last seen."""
+    page.clock.install()
+    page.reload()
+    page.wait_for_selector("#videos li")
+    file = ("images", ("crop.png", crop.read_bytes(), "image/png"))
+    client.post("/memory/objects", data={"name": "pen"}, files=[file])
+    page.clock.run_for(16_000)
+    row = page.locator("#objects li", has_text="pen")
+    row.wait_for()
+    assert row.locator(".quiet").inner_text() == "1 image"
+    ask(client, object_name="pen")
+    page.clock.run_for(16_000)
+    page.locator("#questions .row", has_text="pen, asked").wait_for()
+    page.wait_for_function(
+        "() => document.getElementById('objects').textContent.includes('1 image, last seen Thu')"
+    )
+    client.delete("/memory/objects/pen")
 
 
 def test_only_chosen_videos_and_only_before_a_time(page: Any, crop: Path) -> None:
@@ -311,9 +424,40 @@ def test_only_chosen_videos_and_only_before_a_time(page: Any, crop: Path) -> Non
     page.fill("#until", "2026-03-11T12:00:00")
     page.click("#ask")
     wait_for_headline(page, "Last seen on Tuesday, 10 March 2026, 08:15:03")
+    assert "only before Wed, 11 Mar 2026, 12:00:00" in page.locator("#questions .row").first.inner_text()
     page.fill("#until", "2020-01-01T12:00:00")
     page.click("#ask")
     wait_for_headline(page, "Not seen")
+
+
+def test_the_place_in_space_of_images(page: Any, crop: Path) -> None:
+    page.set_input_files("#image-files", crop)
+    page.wait_for_selector("#views li")
+    page.check("#in-3d")
+    page.click("#ask")
+    page.wait_for_selector("#notes:visible")
+    assert "it is 2.1 m" in page.inner_text("#notes")
+    page.uncheck("#in-3d")
+    page.click("#ask")
+    page.wait_for_selector("#notes", state="hidden")
+    wait_for_headline(page, "Last seen on Thursday")
+    assert page.is_hidden("#notes")
+
+
+def test_the_day_of_an_answer_is_on_the_time_line(page: Any, crop: Path, client: httpx.Client) -> None:
+    """Also where many newer days were recorded."""
+    ask(client, images=[crop.read_bytes()])
+    (first, *_) = videos = client.get("/memory/videos").json()
+    for number in range(70):
+        start = f"2026-{4 + number // 28:02}-{1 + number % 28:02}T08:00:00Z"
+        videos.append({**first, "id": f"{number:016}", "start": start, "ready": False})
+    page.route("**/memory/videos", lambda route: route.fulfill(json=videos))
+    page.reload()
+    page.locator("#questions .row").first.click()
+    page.wait_for_selector("#days .seen")
+    assert page.locator("#days .day").count() == 63
+    seen = page.locator("#days .day:has(.seen:not(.other))")
+    assert seen.get_attribute("data-day") == "2026-03-12"
 
 
 def test_objects_on_the_page(page: Any, crop: Path) -> None:
@@ -331,8 +475,19 @@ def test_objects_on_the_page(page: Any, crop: Path) -> None:
     row.wait_for(state="detached")
 
 
-def test_a_narrow_screen(page: Any) -> None:
+def test_a_narrow_screen(page: Any, crop: Path, client: httpx.Client) -> None:
+    """What was asked for is in view: the answer comes first, a question that is chosen leads to it."""
+    ask(client, images=[crop.read_bytes()])
     page.set_viewport_size({"width": 390, "height": 800})
+    page.reload()
+    page.locator("#questions .row").first.click()
+    wait_for_headline(page, "Last seen")
+    assert page.evaluate("document.getElementById('headline').getBoundingClientRect().top") > -1
+    tops = page.evaluate(
+        "['answer', 'look', 'objects', 'days', 'shots', 'questions']"
+        ".map((name) => document.getElementById(`${name}-card`).getBoundingClientRect().top)"
+    )
+    assert tops == sorted(tops)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     screenshot(page, "phone")
 
@@ -370,9 +525,13 @@ def test_a_gone_file_and_a_removed_video(page: Any, crop: Path, world: tuple[str
     page.wait_for_selector("#views li")
     page.click("#ask")
     wait_for_headline(page, "Last seen on Thursday, 12 March 2026")
-    assert page.inner_text("#answer-words").endswith("The file is gone; this is from memory.")
+    gone = f"The file {NAMES[2]} is no longer there; this is from memory."
+    assert page.inner_text("#notes") == gone
     page.wait_for_function("() => document.getElementById('shown-image').naturalWidth > 0")
     page.once("dialog", lambda dialog: dialog.accept())
     page.locator("#videos .remove").first.click()
     page.wait_for_function("() => document.querySelectorAll('#videos li').length === 2")
     assert (world[1] / NAMES[1]).exists()
+    page.locator("#questions .row").first.click()
+    page.wait_for_selector("#answer-card:visible")
+    assert page.is_hidden("#files")  # they went with the video

@@ -40,7 +40,7 @@ class MemoryAnswer:
     @property
     def summary(self) -> str:
         """The answer in words."""
-        words = [self._words()]
+        words = [self.seen_words]
         if self.found and self.result is not None and self.result.place_words:
             words.append(self.result.place_words)
         if self.found and not self.sightings[0].video.exists:
@@ -57,7 +57,9 @@ class MemoryAnswer:
             words.append(f"Not asked, since {reason}: {names}.")
         return " ".join(words)
 
-    def _words(self) -> str:
+    @property
+    def seen_words(self) -> str:
+        """Where it was last seen, or that it was not."""
         if not self.found:
             best = f" The closest is {_moment(self.sightings[0])}." if self.sightings else ""
             return f"Not found.{best}"

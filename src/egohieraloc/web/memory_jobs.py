@@ -14,6 +14,8 @@ from egohieraloc.files import scratch_folder
 from egohieraloc.memory.shelf import Shelf
 from egohieraloc.progress import Progress, label
 from egohieraloc.query import Query
+from egohieraloc.report.build import write_views
+from egohieraloc.result import Result
 from egohieraloc.types import Box
 from egohieraloc.web.jobs import MAX_WAITING, BusyError, told
 from egohieraloc.web.memory_values import MemoryAsk, names_only
@@ -23,7 +25,7 @@ from egohieraloc.web.values import QueryProgress
 if TYPE_CHECKING:
     from egohieraloc.memory.library import Memory
 
-MAX_KEPT = 1000  # questions on their way and just answered; the oldest is answered, since fewer may wait
+MAX_KEPT = 1000  # questions on their way and just finished; more than may wait
 
 
 class MemoryJobs:
@@ -33,38 +35,57 @@ class MemoryJobs:
         self.shelf = Shelf(folder)
         self._process = OwnProcess(_Opened(folder, make))
         self._worker = ThreadPoolExecutor(1, "memory")
-        self._changed = threading.Lock()
+        self._changed = threading.RLock()
         self._asks: dict[str, MemoryAsk] = {}
+        self._stops: dict[str, threading.Event] = {}
 
     def ask(
         self, sought: Query | str, until: datetime | None, videos: list[str] | None, *, in_3d: bool = False
     ) -> MemoryAsk:
         """Put a question into the queue."""
-        entry = MemoryAsk(id=secrets.token_hex(8), status="waiting")
+        entry = MemoryAsk(id=secrets.token_hex(8), object_name=sought if isinstance(sought, str) else None)
+        stop = threading.Event()
         with self._changed:
-            if sum(ask.status == "waiting" for ask in self._asks.values()) >= MAX_WAITING:
+            if sum(not ask.finished for ask in self._asks.values()) >= MAX_WAITING:
                 raise BusyError(MAX_WAITING)
             if len(self._asks) >= MAX_KEPT:
-                del self._asks[next(iter(self._asks))]
-            self._asks[entry.id] = entry
-        self._worker.submit(self._answer, entry, sought, until, videos, in_3d)
+                old = next(ask.id for ask in self._asks.values() if ask.finished)
+                del self._asks[old], self._stops[old]
+            self._asks[entry.id], self._stops[entry.id] = entry, stop
+        self._worker.submit(self._answer, entry, stop, sought, until, videos, in_3d)
         return entry
 
     def get(self, ask_id: str) -> MemoryAsk | None:
         with self._changed:
             return self._asks.get(ask_id)
 
+    def on_their_way(self) -> list[MemoryAsk]:
+        """The questions that are not finished, the oldest first."""
+        with self._changed:
+            return [ask for ask in self._asks.values() if not ask.finished]
+
+    def cancel(self, ask_id: str) -> MemoryAsk | None:
+        """Give a question up; one that is finished stays as it is."""
+        with self._changed:
+            if ask_id in self._stops:
+                self._stops[ask_id].set()
+                self._put(self._asks[ask_id].model_copy(update={"status": "cancelled", "progress": None}))
+            return self._asks.get(ask_id)
+
     def close(self) -> None:
         self._worker.shutdown(wait=False, cancel_futures=True)
         self._process.close()
 
-    def _answer(self, entry: MemoryAsk, *question: Any) -> None:
+    def _answer(self, entry: MemoryAsk, stop: threading.Event, *question: Any) -> None:
         def report(stage: str, done: int, total: int) -> None:
             now = QueryProgress(stage=stage, label=label(stage), done=done, total=total)
             self._put(entry.model_copy(update={"status": "running", "progress": now}))
 
+        if stop.is_set():
+            return
+        self._put(entry.model_copy(update={"status": "running"}))
         try:
-            number = self._process.run(answer_question, *question, progress=report)
+            number = self._process.run(answer_question, *question, progress=report, stop=stop)
         except Exception as error:
             self._put(entry.model_copy(update={"status": "failed", "message": told(error, names_only)}))
         else:
@@ -72,7 +93,9 @@ class MemoryJobs:
 
     def _put(self, entry: MemoryAsk) -> None:
         with self._changed:
-            self._asks[entry.id] = entry
+            before = self._asks.get(entry.id)
+            if before is not None and not before.finished:  # what was cancelled stays so
+                self._asks[entry.id] = entry
 
 
 class _Opened:
@@ -108,3 +131,10 @@ def read_views(tool: None, progress: Progress, images: list[bytes], boxes: list[
             path.write_bytes(data)
             views.append(Query.from_image(path, box=box))
     return Query.of_views(*views)
+
+
+def make_report(tool: None, progress: Progress, result: Result) -> str:
+    """The report of an answer. Runs in the process that touches the bytes of others."""
+    with scratch_folder() as folder:
+        write_views(result, Path(folder))
+        return (Path(folder) / "report.html").read_text(encoding="utf-8")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, File, Form, HTTPException, Query, Request, UploadFile
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 
 from egohieraloc import query as queries
 from egohieraloc.errors import QueryError
@@ -15,14 +17,17 @@ from egohieraloc.memory.values import VideoEntry
 from egohieraloc.memory.wall_clock import parse_time
 from egohieraloc.report.map_page import map_scene
 from egohieraloc.report.object_map import object_maps
+from egohieraloc.types import NotLocalized
+from egohieraloc.web.downloads import FILES, VIEWS_LIMIT_S
 from egohieraloc.web.library import UnknownIdError
-from egohieraloc.web.memory_jobs import MemoryJobs, read_views
+from egohieraloc.web.memory_jobs import MemoryJobs, make_report, read_views
 from egohieraloc.web.memory_values import (
     MemoryAsk,
     MemoryMap,
     MemoryObject,
     MemoryQuestion,
     MemoryVideo,
+    names_only,
     question_value,
     video_value,
 )
@@ -139,13 +144,22 @@ def ask(
     return memory.ask(sought, parse_time(until) if until else None, chosen, in_3d=in_3d)
 
 
+@router.get("/asks")
+def list_asks(memory: ThisMemory) -> list[MemoryAsk]:
+    """The questions that wait or are being answered, the oldest first."""
+    return memory.on_their_way()
+
+
 @router.get("/asks/{ask_id}")
 def get_ask(ask_id: str, memory: ThisMemory) -> MemoryAsk:
     """How far a question is."""
-    found = memory.get(ask_id)
-    if found is None:
-        raise UnknownIdError(f"There is no question {ask_id} on its way.")
-    return found
+    return _known_ask(memory.get(ask_id), ask_id)
+
+
+@router.delete("/asks/{ask_id}")
+def cancel_ask(ask_id: str, memory: ThisMemory) -> MemoryAsk:
+    """Cancel a question. One that is answered stays as it is."""
+    return _known_ask(memory.cancel(ask_id), ask_id)
 
 
 @router.get("/questions")
@@ -166,6 +180,32 @@ def get_question_thumbnail(number: int, memory: ThisMemory) -> Response:
     """What a question looked for."""
     _known_question(memory, number)
     return Response(memory.shelf.questions.thumbnail(number), media_type="image/jpeg")
+
+
+@router.get(
+    "/questions/{number}/files/{name}",
+    response_class=Response,
+    responses={200: {"content": {kind: {} for kind in ("text/html", "application/json")}}},
+)
+def get_file(
+    number: int, name: Literal["report.html", "result.json"], memory: ThisMemory, server: ThisServer
+) -> Response:
+    """The whole answer to keep. The report is made anew, with images where the video is there."""
+    _known_question(memory, number)
+    result = memory.shelf.questions.result(number)
+    for sighting in memory.shelf.questions.get(number).sightings[:1]:
+        if sighting.box is not None:  # its video answered; where its file is now, and when it began
+            source = replace(sighting.video.source, start=sighting.video.start.time)
+            result = replace(result, video=replace(result.video, source=source))
+    if isinstance(result.place, NotLocalized):
+        result = replace(result, place=replace(result.place, reason=names_only(result.place.reason)))
+    headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-cache"}
+    if name == "report.html":
+        page: str = server.readers.run(make_report, result, limit_s=VIEWS_LIMIT_S)
+        return Response(page, media_type=FILES[name], headers=headers)
+    document = result.to_dict()
+    document["video"]["path"] = Path(result.video.source.path).name
+    return JSONResponse(document, headers=headers)
 
 
 def _views(server: ThisServer, images: list[UploadFile], boxes: list[str]) -> queries.Query:
@@ -190,6 +230,12 @@ def _entry(memory: MemoryJobs, video_id: str) -> VideoEntry:
     if memory.shelf.catalogue.row("SELECT 1 FROM videos WHERE id = ?", video_id) is None:
         raise UnknownIdError(f"There is no video {video_id} here. GET /memory/videos lists them.")
     return memory.shelf.videos.get(video_id)
+
+
+def _known_ask(found: MemoryAsk | None, ask_id: str) -> MemoryAsk:
+    if found is None:
+        raise UnknownIdError(f"There is no question {ask_id} on its way. GET /memory/asks lists them.")
+    return found
 
 
 def _known_object(memory: MemoryJobs, name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime
 
+from egohieraloc.memory.asking import MemoryAnswer
 from egohieraloc.memory.values import Question, Sighting, VideoEntry
 from egohieraloc.report.map_page import MapScene
 from egohieraloc.result_schema import BoxXyxy
@@ -47,13 +48,17 @@ class MemorySighting(Value):
 
 
 class MemoryQuestion(Value):
-    """A question that was answered; where `found` the first sighting is the answer."""
+    """A question that was answered; where `found` the first sighting is the answer.
+
+    `message` is the answer in words, `notes` what of it no sighting says, such as where in space it is.
+    """
 
     id: int
     asked_at: AwareDatetime
     object_name: str | None
     until: AwareDatetime | None
     message: str
+    notes: str
     found: bool
     sightings: list[MemorySighting]
 
@@ -77,10 +82,15 @@ class MemoryAsk(Value):
     """A question on its way; `question` is its number once it is done."""
 
     id: str
-    status: Literal["waiting", "running", "done", "failed"]
+    object_name: str | None = None
+    status: Literal["waiting", "running", "done", "failed", "cancelled"] = "waiting"
     progress: QueryProgress | None = None
     message: str | None = None
     question: int | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.status not in ("waiting", "running")
 
 
 def video_value(entry: VideoEntry) -> MemoryVideo:
@@ -121,12 +131,23 @@ def question_value(question: Question) -> MemoryQuestion:
     message = question.message
     for sighting in question.sightings:
         message = message.replace(str(sighting.video.path), sighting.video.path.name)
+    message = names_only(message)  # also where its video was removed
     return MemoryQuestion(
         id=question.id,
         asked_at=question.asked_at,
         object_name=question.object_name,
         until=question.until,
-        message=names_only(message),  # also where its video was removed
+        message=message,
+        notes=_notes(question, message),
         found=question.found,
         sightings=[sighting_value(sighting) for sighting in question.sightings],
     )
+
+
+def _notes(question: Question, message: str) -> str:
+    """What follows the first sighting in the message; nothing once the video of that sighting was removed."""
+    sightings = tuple(sighting for sighting in question.sightings if sighting.box is not None)
+    if question.found and not sightings:
+        return ""
+    said = MemoryAnswer(None, sightings, question.found).seen_words
+    return message[len(said) :].strip() if message.startswith(said) else ""

@@ -1,11 +1,10 @@
 // What the next query is about: a box in the video or in a photo, what of it will be searched, when, and how.
-import { Drawing } from "./drawing.js";
+import { Drawing, sides } from "./drawing.js";
 import { KeptViews } from "./kept_views.js";
 import { call } from "./requests.js";
 import { byId, clock } from "./tools.js";
 
 const PREVIEW_AFTER_MS = 350, SHOWN_PX = 192;
-const sides = ([x1, y1, x2, y2]) => [x1, y1, x2 - x1, y2 - y1].map((side) => side.toFixed(1)).join(",");
 const READ = { willReadFrequently: true };
 
 // Seconds from 8.6 or 0:08.6, null from nothing; an error from anything else.

@@ -7,6 +7,9 @@ const GRIP_PX = 14; // how near to a side or a corner a pointer takes hold of it
 const KNOB_PX = 9;
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
+// "x,y,width,height" of a box, as forms have it.
+export const sides = ([x1, y1, x2, y2]) => [x1, y1, x2 - x1, y2 - y1].map((side) => side.toFixed(1)).join(",");
+
 export class Drawing {
   // size() gives the image's width and height or null; onChange(box, finished) is called while the box changes,
   // with null when it is taken away; onStart() before a hand or a key touches it.

@@ -5,10 +5,14 @@ import { showMaps } from "./maps.js";
 import { call } from "./requests.js";
 import { Views } from "./views.js";
 import { fill } from "./rows.js";
-import { percent } from "./words.js";
+import { isOpen, words } from "./words.js";
 
 const LOOK_EVERY_MS = 400, LIST_EVERY_MS = 15_000;
-const state = { videos: [], chosen: new Set(), question: null };
+const state = {
+  videos: [], chosen: new Set(),
+  questions: [], question: null, // answered ones, and the one that is shown
+  sending: false, awaited: null, // the question on its way whose answer will be shown
+};
 const views = new Views(byId("views"), showViews);
 
 const tried = (act) => async (...words) => {
@@ -71,12 +75,13 @@ async function removeVideo(video) {
   if (!confirm(`Forget ${video.name} and what it answered? ${also}`)) return;
   await call("DELETE", `/memory/videos/${video.id}`);
   if (state.question?.sightings.some((sighting) => sighting.video.id === video.id)) showQuestion(null);
-  await Promise.all([listVideos(), listQuestions(), listMaps()]);
+  await Promise.all([listVideos(), listQuestions()]);
 }
 
 async function listObjects() {
   const objects = await call("GET", "/memory/objects");
   byId("no-objects").hidden = objects.length > 0;
+  byId("some-objects").hidden = !objects.length;
   fill(byId("objects"), objects.map(({ name, views: count, last_seen }) => ({
     id: name, image: `/memory/objects/${encodeURIComponent(name)}/thumbnail`, title: name,
     note: `${count} image${count === 1 ? "" : "s"}${last_seen ? `, last seen ${shortly(last_seen)}` : ""}`, current: false,
@@ -89,7 +94,7 @@ const listMaps = async () => showMaps(await call("GET", "/memory/maps"), when);
 async function removeObject(name) {
   if (!confirm(`Forget ${name} and its images?`)) return;
   await call("DELETE", `/memory/objects/${encodeURIComponent(name)}`);
-  await Promise.all([listObjects(), listMaps()]);
+  await Promise.all([listObjects(), listQuestions()]);
 }
 
 async function saveObject() {
@@ -102,55 +107,78 @@ async function saveObject() {
   await listObjects();
 }
 
-async function listQuestions() {
+// What was asked before, also elsewhere; places of objects are from these answers. One listing after the other,
+// so that an older one never comes last.
+let listing = Promise.resolve();
+const listQuestions = () => (listing = listing.catch(() => {}).then(loadQuestions));
+
+async function loadQuestions() {
   const questions = await call("GET", "/memory/questions");
+  if (JSON.stringify(questions) === JSON.stringify(state.questions)) return;
+  state.questions = questions;
   byId("questions-card").hidden = !questions.length;
   fill(byId("questions"), questions.map((question) => ({
     id: String(question.id), image: `/memory/questions/${question.id}/thumbnail`, title: title(question),
-    note: `${question.object_name ? `${question.object_name}, ` : ""}asked ${shortly(question.asked_at)}`,
-    current: question.id === state.question?.id, open: tried(() => showQuestion(question)),
+    note: [question.object_name, `asked ${shortly(question.asked_at)}`, question.until && `only before ${shortly(question.until)}`].filter(Boolean).join(", "),
+    current: question.id === state.question?.id, open: () => openQuestion(question.id, true),
     remove: { label: `Forget question ${question.id}`, act: tried(() => removeQuestion(question)) },
   })));
-  return questions;
+  await listMaps();
+}
+
+function openQuestion(id, chosen = false) {
+  state.awaited = null;
+  if (chosen) byId("headline").scrollIntoView({ block: "nearest" });
+  showQuestion(state.questions.find((question) => question.id === id) || null);
 }
 
 async function removeQuestion(question) {
+  if (!confirm("Forget this question and its answer?")) return;
   await call("DELETE", `/memory/questions/${question.id}`);
   if (state.question?.id === question.id) showQuestion(null);
-  await Promise.all([listQuestions(), listMaps()]);
+  await listQuestions();
 }
 
 const title = ({ found, sightings: [first] }) => (found && first ? shortly(first.seen_until) : found ? "Its video was removed" : "Not seen");
 
 async function ask(name = null) {
+  if (state.sending) return; // a second click
   const form = new FormData();
   if (name) form.append("object_name", name);
   else views.fill(form);
   if (byId("in-3d").checked) form.append("in_3d", "true");
   if (byId("until").value) form.append("until", byId("until").value);
   if (state.chosen.size) form.append("videos", [...state.chosen].join(","));
-  let entry = await call("POST", "/memory/questions", form);
+  state.sending = true;
+  const entry = await call("POST", "/memory/questions", form).finally(() => { state.sending = false; });
   showQuestion(null);
-  byId("answer-card").hidden = byId("bar").hidden = false;
-  while (entry.status === "waiting" || entry.status === "running") {
-    showProgress(entry);
-    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
-    entry = await call("GET", `/memory/asks/${entry.id}`);
-  }
-  byId("bar").hidden = true;
-  if (entry.status === "failed") {
-    byId("answer-card").hidden = true;
-    throw new Error(entry.message);
-  }
-  const questions = await listQuestions();
-  showQuestion(questions.find((question) => question.id === entry.question));
-  await Promise.all([listObjects(), listMaps()]);
+  await follow(entry);
 }
 
-function showProgress({ status, progress }) {
-  byId("answer-words").textContent = status === "waiting" || !progress ? "Getting ready …" : `${progress.label}, ${percent(progress.done / Math.max(1, progress.total))}`;
-  if (progress) byId("bar").value = progress.done / Math.max(1, progress.total);
-  else byId("bar").removeAttribute("value");
+// Shows how far a question is, and its answer unless another was opened meanwhile.
+async function follow(entry) {
+  state.awaited = entry.id;
+  const said = make("span", {}), bar = make("progress", { max: 1, "aria-label": "Progress" });
+  const cancel = make("button", { type: "button" }, "Cancel");
+  cancel.addEventListener("click", tried(() => call("DELETE", `/memory/asks/${entry.id}`)));
+  const line = make("li", {}, said, cancel, bar);
+  byId("asks").append(line);
+  byId("asks-card").hidden = false;
+  byId("asks-card").scrollIntoView({ block: "nearest" });
+  try {
+    while (isOpen(entry)) {
+      said.textContent = `${entry.object_name ? `${entry.object_name}: ` : ""}${words(entry)}`;
+      if (entry.progress) bar.value = entry.progress.done / Math.max(1, entry.progress.total);
+      await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
+      entry = await call("GET", `/memory/asks/${entry.id}`);
+    }
+  } finally {
+    line.remove();
+    byId("asks-card").hidden = !byId("asks").children.length;
+  }
+  if (entry.status === "failed") throw new Error(entry.message);
+  await Promise.all([listQuestions(), listObjects()]);
+  if (entry.status === "done" && state.awaited === entry.id) openQuestion(entry.question);
 }
 
 // Shows a question that was answered, or with null none.
@@ -160,32 +188,34 @@ function showQuestion(question) {
   byId("answer-card").hidden = !question;
   byId("headline").textContent = !question ? "Where was it last seen, anywhere?" : question.found && sightings.length ? `Last seen on ${when(sightings[0].seen_until)}` : "Not seen";
   byId("answer-words").textContent = question && !sightings.length ? question.message : "";
+  byId("notes").textContent = (sightings.length && question.notes) || ""; // without a sighting the message is shown
+  byId("notes").hidden = !byId("notes").textContent;
   byId("shown").hidden = !sightings.length;
-  if (sightings.length) showSighting(sightings[0]);
+  byId("files").hidden = !sightings[0]?.box || !question.message.includes(sightings[0].video.name); // else its video was removed
+  for (const link of byId("files").querySelectorAll("a")) link.href = `/memory/questions/${question?.id}/files/${link.dataset.file}`;
+  history.replaceState(null, "", question ? `#${question.id}` : location.pathname); // a reload shows it again
   fill(byId("sightings"), sightings.map((sighting, rank) => ({
-    id: `${question.id} ${rank}`, image: thumbnail(sighting.video, sighting.shown_s), title: when(sighting.seen_until),
+    id: `${question.id} ${rank} ${sighting.video.id}`, image: thumbnail(sighting.video, sighting.shown_s), title: when(sighting.seen_until),
     note: `${!question.found || !sighting.box ? "perhaps" : rank ? "also" : "last"} in ${sighting.video.name}`, current: rank === 0,
-    open: () => showSighting(sighting),
+    open: () => showSighting(rank),
   })));
+  if (sightings.length) showSighting(0);
   for (const row of byId("questions").children) row.querySelector(".row").setAttribute("aria-current", row.dataset.id === String(question?.id));
   showTimeline();
 }
 
-function showSighting(sighting) {
-  const { video, shown_box: box } = sighting;
+function showSighting(rank) {
+  const sighting = state.question.sightings[rank], { video, shown_box: box } = sighting;
   byId("shown-image").src = thumbnail(video, sighting.shown_s);
   byId("shown-image").alt = `${video.name} at ${timeOfDay(sighting.seen_until)}`;
   byId("shown-marks").setAttribute("viewBox", `0 0 ${video.width} ${video.height}`);
   const sides = box && { x: box[0], y: box[1], width: box[2] - box[0], height: box[3] - box[1] };
   byId("shown-marks").replaceChildren(...(box ? ["halo", "mark"] : []).map((kind) => draw("rect", { class: kind, ...sides })));
-  const gone = video.exists ? "" : " The file is gone; this is from memory.";
+  const gone = video.exists || state.question.notes.includes(video.name) ? "" : " The file is gone; this is from memory.";
   byId("answer-words").textContent =
     `${dayName(recorded(sighting.seen_from).day)}, ${timeOfDay(sighting.seen_from)} – ${timeOfDay(sighting.seen_until)}, in ${video.name} ` +
     `from ${clock(sighting.start_s)} to ${clock(sighting.end_s)}, ${sighting.box ? "confidence" : "unverified, similarity"} ${sighting.score.toFixed(2)}.${gone}`;
-  for (const row of byId("sightings").children) {
-    const index = Number(row.dataset.id.split(" ")[1]);
-    row.querySelector(".row").setAttribute("aria-current", state.question.sightings[index] === sighting);
-  }
+  [...byId("sightings").children].forEach((row, i) => row.querySelector(".row").setAttribute("aria-current", i === rank));
 }
 
 function showTimeline() {
@@ -198,6 +228,7 @@ function showTimeline() {
   byId("days-legend").replaceChildren(...legend(entries));
 }
 
+for (const entry of (await tried(call)("GET", "/memory/asks")) || []) tried(follow)(entry);
 byId("image-files").addEventListener("change", tried(async (event) => {
   const files = [...event.target.files];
   event.target.value = "";
@@ -211,5 +242,7 @@ addEventListener("drop", tried(async (event) => {
   event.preventDefault();
   for (const file of event.dataTransfer.files) await views.add(file);
 }));
-await tried(() => Promise.all([listVideos(), listObjects(), listQuestions(), listMaps()]))();
-setInterval(() => listVideos().catch(() => {}), LIST_EVERY_MS); // a camera may be recording
+const list = () => Promise.all([listVideos(), listObjects(), listQuestions()]);
+await tried(list)();
+if (!state.question && !state.awaited) openQuestion(Number(location.hash.slice(1)));
+setInterval(() => list().catch(() => {}), LIST_EVERY_MS); // a camera may be recording, others may ask

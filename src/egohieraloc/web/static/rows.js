@@ -1,8 +1,8 @@
 // Lists of videos and queries.
 import { make } from "./tools.js";
 
-function row({ id, image, note, open, remove }) {
-  const text = make("span", {}, make("span", { class: "title" }), make("span", { class: "quiet" }, note));
+function row({ id, image, open, remove }) {
+  const text = make("span", {}, make("span", { class: "title" }), make("span", { class: "quiet" }));
   const button = make("button", { type: "button", class: "row" }, make("img", { src: image, alt: "" }), text);
   button.addEventListener("click", open);
   const line = make("li", { "data-id": id }, button);
@@ -26,6 +26,7 @@ export function fill(list, entries) {
     const line = old.get(entry.id) || row(entry);
     if (list.children[i] !== line) list.insertBefore(line, list.children[i] || null);
     line.querySelector(".title").textContent = entry.title;
+    line.querySelector(".quiet").textContent = entry.note;
     line.querySelector(".row").setAttribute("aria-current", entry.current);
   });
 }

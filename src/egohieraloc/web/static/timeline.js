@@ -41,7 +41,7 @@ function bar(kind, { from, length }, title) {
   return draw("rect", { class: kind, x: Math.min(x, WIDTH - width), y, width, height, rx: 2 }, draw("title", {}, title));
 }
 
-// Fills `element`; `act(sighting)` is called for the mark that is clicked.
+// Fills `element` with the newest days and those of the sightings; `act(rank)` is called for the mark that is clicked.
 export function showDays(element, videos, sightings, act) {
   const rows = new Map();
   const row = (day) => {
@@ -55,11 +55,12 @@ export function showDays(element, videos, sightings, act) {
     const seconds = sighting.end_s - sighting.start_s;
     for (const part of byDay(sighting.seen_from, seconds)) {
       const mark = bar(rank === 0 ? "seen" : "seen other", part, `${sighting.video.name}, ${timeOfDay(sighting.seen_from)}`);
-      mark.addEventListener("click", () => act(sighting));
+      mark.addEventListener("click", () => act(rank));
       row(part.day).push(mark);
     }
   });
-  const days = [...rows.keys()].sort().reverse().slice(0, MOST_ROWS);
+  const isSeen = (mark) => mark.classList.contains("seen");
+  const days = [...rows.keys()].sort().reverse().filter((day, i) => i < MOST_ROWS || rows.get(day).some(isSeen));
   element.replaceChildren(...days.map((day) => {
     const svg = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": dayName(day) });
     for (let hour = 0; hour <= 24; hour += 6) {
