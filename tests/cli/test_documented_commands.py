@@ -11,10 +11,12 @@ from egohieraloc.ablations import find_ablation
 from egohieraloc.config import PRESETS
 from egohieraloc.localize import LocalizerConfig
 from egohieraloc.settings import to_dict
+from egohieraloc.training.recipe import Recipe
 
 NAMES = ("benchmarks.md", "devices.md", "experiments.md", "figures.md", "results.md")
 PAGES = [Path(__file__).parents[2] / "docs" / name for name in NAMES]
 TEXT = "\n".join(page.read_text() for page in PAGES)
+SET = r"--set ([a-z0-9_.]+)="
 COMMANDS = sorted({" ".join(c.split()) for c in re.findall(r"(?:^|`)(egohieraloc [a-z][^`\n]*)", TEXT, re.M)})
 
 
@@ -32,9 +34,16 @@ def test_a_documented_command_exists(command):
     check_command(words)
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"--set ([a-z0-9_.]+)=", TEXT))))
-def test_a_documented_setting_exists(path):
-    values = to_dict(LocalizerConfig(network=PRESETS["mini"]))
+SETTINGS = {  # of the commands that train, and of all others
+    True: to_dict(Recipe()),
+    False: to_dict(LocalizerConfig(network=PRESETS["mini"])),
+}
+WORDS = sorted({(" train" in line, word) for line in TEXT.splitlines() for word in re.findall(SET, line)})
+
+
+@pytest.mark.parametrize(("trains", "path"), WORDS)
+def test_a_documented_setting_exists(trains, path):
+    values = SETTINGS[trains]
     for key in path.split("."):
         assert key in values
         values = values[key]
