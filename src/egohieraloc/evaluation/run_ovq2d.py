@@ -73,27 +73,35 @@ class OnlineSearch(ClipSearch):
 
     def remembered(self, count: int) -> tuple[Ints, EncodedVideo]:
         kept = np.flatnonzero(self._forgotten_at[:count] > count)
-        video = self.encoded.video
-        samples = replace(video, frame_index=video.frame_index[kept], time_s=video.time_s[kept])
-        store = KeptFeatures(self.encoded, kept)
-        return kept, replace(self.encoded, video=samples, store=store, reading=None, memory=None)
+        return kept, keeping(self.encoded, kept)
 
     @cached_property
     def _forgotten_at(self) -> Ints:
-        """(N,) how many samples have come when each is forgotten."""
-        count = len(self.encoded)
-        if count == 0:
-            return np.zeros(0, np.int64)
-        needed = self.encoded.chunk(0).bytes_per_sample
-        most = int(self._budget.size_bytes // needed)
-        if most < 1:
-            raise ConfigError(
-                f"A sample takes {needed / 1e6:.3f} MB, more than the budget: give a larger --budget-mb."
-            )
-        if self._budget.forget is Forget.oldest:
-            return np.arange(count) + most + 1
-        parts = [self.encoded.pick(range(s, min(s + STRETCH, count))) for s in range(0, count, STRETCH)]
-        return least_novel_forgotten_at(np.concatenate([mean_descriptors(p.match) for p in parts]), most)
+        return forgotten_at(self.encoded, self._budget)
+
+
+def forgotten_at(encoded: EncodedVideo, budget: Budget) -> Ints:
+    """(N,) how many samples have come when each is forgotten; more than N where it never is."""
+    count = len(encoded)
+    if count == 0:
+        return np.zeros(0, np.int64)
+    needed = encoded.chunk(0).bytes_per_sample
+    most = int(budget.size_bytes // needed)
+    if most < 1:
+        raise ConfigError(
+            f"A sample takes {needed / 1e6:.3f} MB, more than the budget: give a larger --budget-mb."
+        )
+    if budget.forget is Forget.oldest:
+        return np.arange(count) + most + 1
+    parts = [encoded.pick(range(s, min(s + STRETCH, count))) for s in range(0, count, STRETCH)]
+    return least_novel_forgotten_at(np.concatenate([mean_descriptors(p.match) for p in parts]), most)
+
+
+def keeping(encoded: EncodedVideo, kept: Ints) -> EncodedVideo:
+    """A video of which only some samples are still known."""
+    video = encoded.video
+    samples = replace(video, frame_index=video.frame_index[kept], time_s=video.time_s[kept])
+    return replace(encoded, video=samples, store=KeptFeatures(encoded, kept), reading=None, memory=None)
 
 
 def least_novel_forgotten_at(looks: NDArray[np.float32], most: int) -> Ints:
