@@ -137,11 +137,28 @@ def test_a_video_that_is_gone_is_told_and_shown(run: Run, folder: Path) -> None:
     shutil.rmtree(next((folder / "short" / "features").glob("features-*")))
     code, out, _ = run("memory ask --memory short --object square --out guess")
     assert code == 3
-    assert "is gone; unverified, from memory, it looks most like it on Friday, 13 March 2026" in out
+    assert "is no longer there; unverified, from memory, it looks most like it on Friday, 13 " in out
     assert read_image(folder / "guess" / "thumbnail.jpg").shape == (64, 96, 3)
     code, out, err = run("memory ask --memory short --object square --json")
     assert (code, out) == (2, "")
     assert "There is no whole answer to print. Not found." in err
+
+
+def test_a_video_that_was_replaced_is_told_and_not_shown(run: Run, folder: Path) -> None:
+    """Also by a longer one: nothing of it is in the report."""
+    path = write_recording(folder / "20260314_090000.mp4", 4, seconds=1)
+    run(f"memory add {path} --memory swapped")
+    run(f"memory objects --memory swapped --save square --from {path.name} --at 0 --box 0,10,30,30")
+    write_recording(path, 9, seconds=2)
+    assert "(the file is another one now)" in run("memory list --memory swapped")[1]
+    code, out, err = run("memory ask --memory swapped --object square --out swapped-answer")
+    assert (code, err) == (0, "")
+    assert "is no longer the video that was added; this is from memory" in out
+    assert "its images are missing" in (folder / "swapped-answer" / "report.html").read_text()
+    assert not (folder / "swapped-answer" / "overlay.mp4").exists()
+    code, _, err = run("memory ask --memory swapped --from 20260314_090000.mp4 --at 0 --box 0,10,30,30")
+    assert code == 2
+    assert "was moved, deleted or replaced" in err
 
 
 def test_the_engine_of_a_memory(run: Run, filled: Path) -> None:

@@ -172,7 +172,7 @@ def test_what_is_only_remembered_is_told_and_is_not_the_answer() -> None:
     answer = Shelf({gone: (glimpse,), there: result(1, 2, 0.75)}).answer()
     assert answer.sightings[0].video is there
     assert answer.remembered == (glimpse,)
-    assert "/gone/0.mp4 is gone; unverified, from memory" in answer.summary
+    assert "/gone/0.mp4 is no longer there; unverified, from memory" in answer.summary
     assert "from 12:08:23 to 12:08:26 in 0.mp4 (3.0 s to 6.0 s), similarity 0.81" in answer.summary
 
 

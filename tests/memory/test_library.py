@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,8 +25,10 @@ from egohieraloc.memory import library
 from egohieraloc.memory.catalogue import Catalogue
 from egohieraloc.memory.library import before
 from egohieraloc.memory.thumbnails import to_jpeg
+from egohieraloc.memory.without_video import without_video
 from egohieraloc.progress import label
 from egohieraloc.query import MAX_VIEWS
+from egohieraloc.video.container import Container
 
 
 @pytest.fixture
@@ -198,6 +201,7 @@ def test_a_deleted_video_still_answers_when_and_shows_its_thumbnail(memory: Memo
     assert answer.found
     assert answer.sightings[0].seen_until == there.sightings[0].seen_until
     assert f"{path} is no longer there" in answer.summary
+    assert answer.video == answer.sightings[0].video
     assert not memory.list()[0].exists
     jpeg = memory.thumbnail(answer.sightings[0].video, answer.sightings[0].end_s)
     (tmp_path / "shown.jpg").write_bytes(jpeg)
@@ -305,6 +309,71 @@ def test_a_video_that_is_gone_answers_a_new_question(memory: Memory, tmp_path: P
     write_recording(path, 1, seconds=2)  # another one under its name
     told = memory.ask(red_square())
     assert "is no longer the video that was added" in told.summary
+
+
+def test_a_replaced_video_answers_as_if_it_was_gone(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by one just as long, after a first question: then only a look back would read it again."""
+    path = moved_recording(memory, tmp_path, seed=2)
+    memory.ask(red_square())
+    elsewhere = path.rename(tmp_path / "away.mp4")
+    gone = memory.ask(red_square())
+    write_recording(path, 11)
+    assert Video.open(path).info == Video.open(elsewhere).info
+    opened: list[Path] = []
+    read = Container.read
+    monkeypatch.setattr(Container, "read", lambda c, *_, **__: opened.append(c.path) or read(c, *_, **__))
+    replaced = memory.ask(red_square())
+    assert opened == []
+    assert replaced.sightings[0].score == gone.sightings[0].score
+    assert np.array_equal(replaced.result.curve.raw, gone.result.curve.raw)
+    assert f"{path} is no longer the video that was added; this is from memory" in replaced.summary
+    (entry,) = memory.list()
+    assert (entry.state, entry.exists) == ("replaced", False)
+    with pytest.raises(VideoError, match="no longer the video that was read"):
+        without_video(memory.encoded(entry)).frames([0])
+    with pytest.raises(VideoError, match="was moved, deleted or replaced"):
+        memory.open_video(entry)
+    no_place = memory.ask(red_square(), in_3d=True).result.place
+    assert "no camera poses of it are known" in no_place.reason
+
+
+def test_a_file_written_anew_with_the_same_content_is_the_same_video(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = moved_recording(memory, tmp_path, seed=2)
+    os.utime(path, ns=(1, 2))
+    (entry,) = memory.list()
+    assert entry.exists
+    assert entry.stamp.mtime_ns != 2
+    assert memory.ask(red_square()).video.stamp.mtime_ns == 2
+    monkeypatch.setattr(Container, "content_hash", lambda _: pytest.fail("hashed again"))
+    assert memory.list()[0].exists
+
+
+def test_images_that_join_a_folder_make_it_another_video(memory: Memory, tmp_path: Path) -> None:
+    for number in range(3):
+        write_image(tmp_path / "walk" / f"{number}.png", image(3, number))
+    entry = memory.add(tmp_path / "walk", start=datetime(2026, 1, 1))
+    (tmp_path / "walk" / "notes.txt").write_text("kitchen")
+    os.utime(tmp_path / "walk", ns=(1, 2))
+    assert entry.exists
+    write_image(tmp_path / "walk" / "3.png", image(3, 3))
+    assert entry.state == "replaced"
+
+
+def test_a_moved_video_whose_name_was_given_to_another_is_found(memory: Memory, tmp_path: Path) -> None:
+    path = write_recording(tmp_path / "rec.mp4", 2)
+    first = memory.add(path)
+    moved = path.rename(tmp_path / "rec.1.mp4")
+    write_recording(path, 11)
+    second = memory.add(path)
+    assert memory.find(path) == second  # of two the one that is there
+    assert memory.add(moved).path == moved
+    assert {memory.find(path).id, memory.find(moved).id} == {second.id, first.id}
+    memory.remove(path)
+    assert [entry.id for entry in memory.list()] == [first.id]
 
 
 def test_poses_of_a_video_that_is_gone_are_those_of_an_earlier_answer(memory: Memory, tmp_path: Path) -> None:

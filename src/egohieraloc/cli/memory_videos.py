@@ -132,7 +132,7 @@ def _opened(folder_fps: float, path: Path) -> Video | None:
 def _line(entry: VideoEntry) -> str:
     notes = [] if entry.start.origin in ("given", "file name") else [f"time from the {entry.start.origin}"]
     notes += [] if entry.ready else ["not complete: add it again"]
-    notes += [] if entry.exists else ["the file is gone"]
+    notes += {"gone": ["the file is gone"], "replaced": ["the file is another one now"]}.get(entry.state, [])
     note = f" ({', '.join(notes)})" if notes else ""
     minutes, seconds = divmod(round(entry.duration_s), 60)
     return f"{entry.id}  {entry.start.time:%Y-%m-%d %H:%M:%S}  {minutes:3d}:{seconds:02d}  {entry.path}{note}"

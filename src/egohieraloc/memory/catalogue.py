@@ -20,7 +20,7 @@ from filelock import FileLock
 from egohieraloc.errors import DataError, EgoHieraLocError, OutputError
 from egohieraloc.files import private_folder
 
-VERSION = 2
+VERSION = 3
 FILE = "catalogue.sqlite"
 APPLICATION = 0x45474F4C  # "EGOL", in the header of the file
 WAIT_S = 60.0  # for other writers
@@ -40,6 +40,8 @@ CREATE TABLE videos (
     start_offset_s INTEGER NOT NULL, -- of the zone it was recorded in
     start_origin TEXT NOT NULL,
     camera TEXT,
+    size INTEGER,                    -- of the file when it was last seen to hold this video, in bytes
+    mtime_ns INTEGER,                -- when it had been written
     added_us INTEGER NOT NULL,
     ready INTEGER NOT NULL DEFAULT 0
 ) STRICT;

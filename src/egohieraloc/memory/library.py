@@ -27,7 +27,7 @@ from egohieraloc.localize import Localizer, SpaceSources
 from egohieraloc.memory.asking import OTHERS, MemoryAnswer, VideoAnswer, ask_all, seconds_of
 from egohieraloc.memory.shelf import Shelf
 from egohieraloc.memory.thumbnails import slots, to_jpeg, watched
-from egohieraloc.memory.values import Sighting, VideoEntry
+from egohieraloc.memory.values import FileStamp, Sighting, VideoEntry
 from egohieraloc.memory.videos import Known, Videos
 from egohieraloc.memory.wall_clock import Start, aware, start_of
 from egohieraloc.memory.without_video import without_video
@@ -105,8 +105,14 @@ class Memory(Shelf):
     def knows(self, video: Video) -> VideoEntry | None:
         """The entry of a video that was added before, wherever its file was then."""
         entry = self.videos.with_content(video.content_hash)
-        if entry is not None and not entry.exists:
-            entry = self.videos.moved(entry, video.source)
+        if entry is None:
+            return None
+        return self._current(entry) if entry.exists else self.videos.found(entry, video.source)
+
+    def _current(self, entry: VideoEntry) -> VideoEntry:
+        """The entry; of a file that was written anew with the same content it is noted when."""
+        if entry.stamp != FileStamp.of(entry.path) and entry.exists:
+            return self.videos.found(entry, entry.source)
         return entry
 
     def ask(
@@ -131,7 +137,7 @@ class Memory(Shelf):
         sought = self.objects[query] if isinstance(query, str) else query
         until = None if until is None else aware(until)
         chosen = self.list() if videos is None else [self.find(video) for video in videos]
-        ready = [entry for entry in chosen if entry.ready]
+        ready = [self._current(entry) for entry in chosen if entry.ready]
         answer = ask_all(
             self._likely(sought, ready, until, progress),
             lambda entry, until_s: self._ask(sought, entry, until_s, progress),
@@ -182,7 +188,7 @@ class Memory(Shelf):
         if not entry.exists and (space is None or space.cameras is None):
             cameras = self.questions.cameras_of(entry.id)
             if cameras is None:
-                reason = "the file of the video is no longer there, and no camera poses of it are known"
+                reason = "the video is no longer where it was, and no camera poses of it are known"
                 return replace(answer, result=replace(answer.result, place=NotLocalized(reason)))
             space = replace(space or SpaceSources(), cameras=cameras)
         return replace(answer, result=self.localizer.place(answer.result, space, progress=progress))
@@ -214,16 +220,15 @@ class Memory(Shelf):
             except VideoError:  # gone or damaged
                 return ()
         searched = before(encoded, until_s)
-        try:
-            return self.localizer.ask(query, searched, progress=progress)
-        except VideoError:  # it would have to be read again, and is gone, another one or damaged
-            return self._recalled(query, entry, searched)
+        if entry.exists:
+            with suppress(VideoError):  # it would have to be read again, and cannot be
+                return self.localizer.ask(query, searched, progress=progress)
+        return self._recalled(query, entry, searched)
 
     def _recalled(self, query: Query, entry: VideoEntry, searched: EncodedVideo) -> VideoAnswer:
         """What is left of a video: an answer from its features, or what it is remembered by."""
-        if not entry.exists:
-            with suppress(VideoError):
-                return self.localizer.ask(query, without_video(searched))
+        with suppress(VideoError):
+            return self.localizer.ask(query, without_video(searched))
         glimpses = self.localizer.recall(query, searched, most=GLIMPSES)
         return tuple(Sighting(entry, g.start_s, g.end_s, g.similarity, None) for g in glimpses)
 

@@ -9,20 +9,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from egohieraloc.errors import DataError
 from egohieraloc.memory.catalogue import Catalogue, from_us, to_us
-from egohieraloc.memory.values import VideoEntry
+from egohieraloc.memory.values import FileStamp, VideoEntry
 from egohieraloc.memory.wall_clock import Start
 from egohieraloc.types import SampledVideo, VideoInfo, VideoSource
 
 ID_BYTES = 8
 ENTRY = (
     "id, content, path, folder_fps, width, height, fps, num_frames, duration_s, "
-    "start_us, start_offset_s, start_origin, camera, ready"
+    "start_us, start_offset_s, start_origin, camera, ready, size, mtime_ns"
 )
 
 
@@ -60,15 +61,17 @@ class Videos:
     def begin(self, entry: VideoEntry) -> VideoEntry:
         """Note that a video is being added; the entry under its id, also where another process was first."""
         entry = replace(entry, id=secrets.token_hex(ID_BYTES), ready=False)
-        offset = entry.start.time.utcoffset()
+        offset, stamp = entry.start.time.utcoffset(), FileStamp.of(entry.path)
+        insert = f"INSERT OR IGNORE INTO videos ({ENTRY}, added_us) VALUES"
         with self._catalogue.change() as db:
             db.execute(
-                f"INSERT OR IGNORE INTO videos ({ENTRY}, added_us) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                f"{insert} (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (
                     entry.id, entry.content, entry.source.path, entry.source.folder_fps, entry.info.width,
                     entry.info.height, str(entry.info.fps), entry.info.num_frames, entry.duration_s,
                     to_us(entry.start.time), round(offset.total_seconds()) if offset else 0,
-                    entry.start.origin, entry.camera, 0, to_us(datetime.now(UTC)),
+                    entry.start.origin, entry.camera, 0, stamp and stamp.size, stamp and stamp.mtime_ns,
+                    to_us(datetime.now(UTC)),
                 ),
             )  # fmt: skip
         return self.with_content(entry.content) or entry
@@ -98,10 +101,14 @@ class Videos:
         )
         return None if row is None else str(row["engine"])
 
-    def moved(self, entry: VideoEntry, source: VideoSource) -> VideoEntry:
-        """The same content was found elsewhere."""
+    def found(self, entry: VideoEntry, source: VideoSource) -> VideoEntry:
+        """The same content was found, elsewhere or written anew."""
+        stamp = FileStamp.of(Path(source.path))
         with self._catalogue.change() as db:
-            db.execute("UPDATE videos SET path = ? WHERE id = ?", (source.path, entry.id))
+            db.execute(
+                "UPDATE videos SET path = ?, size = ?, mtime_ns = ? WHERE id = ?",
+                (source.path, stamp and stamp.size, stamp and stamp.mtime_ns, entry.id),
+            )
         return self.get(entry.id)
 
     def set_start(self, entry: VideoEntry, start: Start) -> VideoEntry:
@@ -169,4 +176,5 @@ def entry_of(row: sqlite3.Row | Mapping[str, Any]) -> VideoEntry:
         start=Start(from_us(row["start_us"], row["start_offset_s"]), row["start_origin"]),
         camera=row["camera"],
         ready=bool(row["ready"]),
+        stamp=None if row["mtime_ns"] is None else FileStamp(row["size"], row["mtime_ns"]),
     )
