@@ -199,6 +199,8 @@ def test_watch_prints_events_as_json_lines(run: Run, folder: Path) -> None:
         ("memory remove gone --memory filled", "no single video 'gone'"),
         ("watch nowhere --memory hall", "neither a file nor a camera"),
         ("watch videos/20260312_101530.mp4 --memory hall --segment 0", "must be above 0"),
+        ("watch videos/20260312_101530.mp4 --memory hall --keep-days nan", "must be above 0"),
+        ("watch videos/20260312_101530.mp4 --memory hall --keep-gb -1", "must be above 0"),
         ("watch videos/20260312_101530.mp4 --memory hall --webhook nothing", "A webhook is an address"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
 import threading
 import time
@@ -91,14 +92,68 @@ def test_a_file_is_watched_in_segments(memory: Memory, walk: Path) -> None:
 
 
 def test_old_recordings_go(memory: Memory, walk: Path) -> None:
-    watched(memory, walk, segment_s=1.0, keep=timedelta(seconds=2.5))
+    watched(memory, walk, segment_s=1.0, keep_days=2.5 / 86400)
     entries = memory.list()
     assert [e.start.time.second for e in entries] == [34, 35, 36]
     recordings = memory.folder / "recordings" / "hall"
     assert sorted(recordings.glob("*.mp4")) == [e.path for e in entries]
-    watched(memory, walk, segment_s=1.0, keep_bytes=entries[-1].path.stat().st_size + 1)
+    events = watched(memory, walk, segment_s=1.0, keep_gb=(entries[-1].path.stat().st_size + 1) / 1e9)
+    assert named(events, "damaged") == []
     assert len(memory.list()) == 1
     assert memory.catalogue.check() == []
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 0.0, math.nan])
+@pytest.mark.parametrize("option", ["segment_s", "fps", "keep_days", "keep_gb"])
+def test_options_that_would_keep_nothing(option: str, wrong: float) -> None:
+    with pytest.raises(ConfigError, match="must be above 0"):
+        WatchOptions(**{option: wrong})
+
+
+def test_what_is_kept_for_ever(memory: Memory, walk: Path) -> None:
+    for options in ({"keep_days": math.inf, "keep_gb": math.inf}, {"keep_days": 1e12}):
+        watched(memory, walk, **options)
+        assert len(memory.list()) == 3
+
+
+def test_a_recording_that_is_removed_before_it_is_read(
+    memory: Memory, walk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no damage: as when retention removes what is just recorded anew."""
+    add = Memory.add
+    removed: list[Path] = []
+
+    def remove_first(memory: Memory, path: Path, *, camera: str) -> Any:
+        if not removed:
+            removed.append(path)
+            path.unlink()
+        return add(memory, path, camera=camera)
+
+    monkeypatch.setattr(Memory, "add", remove_first)
+    events = watched(memory, walk)
+    assert [event["event"] for event in events] == ["segment", "segment"]
+
+
+def test_a_recording_that_is_removed_while_objects_are_looked_for_in_it(
+    memory: Memory, walk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        memory.objects.save(name, red_square())
+    ask = Localizer.ask
+
+    def remove(localizer: Localizer, *question: Any) -> Any:
+        for entry in memory.list()[:1] if not removed else []:
+            removed.append(entry.path)
+            memory.remove(entry)
+            raise VideoError("gone")
+        return ask(localizer, *question)
+
+    removed: list[Path] = []
+    monkeypatch.setattr(Localizer, "ask", remove)
+    events = watched(memory, walk)
+    assert len(removed) == 1
+    assert len(named(events, "segment")) == 3
+    assert {event["object"] for event in named(events, "seen")} == {"a", "b"}
 
 
 def test_darkness_is_kept_too(memory: Memory, tmp_path: Path) -> None:
@@ -228,6 +283,28 @@ def test_a_camera_that_goes_away_is_waited_for(memory: Memory, monkeypatch: pyte
     assert events[0]["camera"] == "hall_local_stream_1"
     assert "secret" not in json.dumps(events)
     assert sum(e.info.num_frames for e in memory.list()) == 10
+
+
+def test_what_was_recorded_can_be_asked_while_the_camera_is_away(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment in work is not kept back until the camera is there again."""
+    stop = threading.Event()
+    flaky = FlakyCamera(stop)
+    flaky.opened = 2  # it answers at once
+    monkeypatch.setattr(Camera, "_opened", lambda camera: flaky.open())
+    events: list[str] = []
+
+    def report(event: dict[str, Any]) -> None:
+        events.append(event["event"])
+        if event["event"] == "segment" and "disconnected" in events:
+            stop.set()
+
+    started = time.monotonic()
+    monkeypatch.setattr(camera_module, "FIRST_PAUSE_S", 60.0)
+    watch(memory, Camera("rtsp://hall/1"), WatchOptions(fps=1000.0), report, stop)
+    assert time.monotonic() - started < 50
+    assert sorted(events) == ["connected", "disconnected", "segment"]
 
 
 def test_what_is_no_camera(memory: Memory) -> None:
