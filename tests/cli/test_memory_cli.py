@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from egohieraloc import Memory, Video
 from egohieraloc.images import read_image, write_image
+from egohieraloc.memory import cluster
+from egohieraloc.memory.shelf import Shelf
 from egohieraloc.result_schema import ResultDocument
 from untrained import run_command, untrained_model
 
@@ -161,6 +166,48 @@ def test_a_video_that_was_replaced_is_told_and_not_shown(run: Run, folder: Path)
     assert "was moved, deleted or replaced" in err
 
 
+@pytest.mark.parametrize("rest", ["", " --json", " --video 20260311_120000.mp4"])
+def test_a_video_whose_addition_was_stopped_is_named(run: Run, filled: Path, folder: Path, rest: str) -> None:
+    if not (folder / "stopped").exists():
+        shutil.copytree(filled, folder / "stopped")
+        with Shelf(folder / "stopped").catalogue.change() as db:
+            db.execute("UPDATE videos SET ready = 0")
+    code, out, err = run("memory ask --memory stopped --query front.png" + rest)
+    assert (code, out) == (2, "")
+    assert "No video could be asked. Not asked, since adding it was stopped: " in err
+    assert "20260311_120000.mp4" in err
+
+
+def test_a_cluster_that_is_not_there_leaves_no_video_behind(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    code, _, err = run("memory add videos/20260312_101530.mp4 --memory scaled --ray local")
+    assert code == 2
+    assert "needs the package 'ray'" in err
+    assert json.loads(run("memory list --memory scaled --json")[1]) == []
+
+
+def test_a_zone_is_that_of_videos_read_on_a_cluster_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def nowhere(address: str) -> Iterator[None]:
+        yield None
+
+    monkeypatch.setattr(cluster, "ray_cluster", nowhere)
+    monkeypatch.setattr(cluster, "_on_ray", lambda *_: [])
+    begun: list[str] = []
+    begin = Memory.begin
+
+    def noted(memory: Memory, video: Video, **times: Any) -> Any:
+        entry = begin(memory, video, **times)
+        begun.append(entry.start.time.isoformat())
+        return entry
+
+    monkeypatch.setattr(Memory, "begin", noted)
+    run("memory add videos/20260312_101530.mp4 --memory zoned --ray local --zone Asia/Tokyo")
+    assert begun == ["2026-03-12T10:15:30+09:00"] * 2  # by the cluster's reading, and after it
+
+
 def test_the_engine_of_a_memory(run: Run, filled: Path) -> None:
     """An engine can be given; without one it is the one that read the videos."""
     code, _, err = run("memory ask --memory filled --query front.png --engine torch")
@@ -194,7 +241,11 @@ def test_watch_prints_events_as_json_lines(run: Run, folder: Path) -> None:
         # Told before seconds are spent on the network:
         ("memory ask --memory filled --object keys --model none.safetensors", "No object is saved as 'keys'"),
         ("memory ask --memory filled --until soon --model none.safetensors", "A time is written as"),
-        ("memory ask --memory filled --query front.png --until 2020-01-01 --json", "holds no video to ask"),
+        ("memory ask --memory filled --query front.png --until 2020-01-01 --json", "No video of the memory"),
+        (
+            "memory ask --memory filled --query front.png --until 2020-01-01",
+            "began before 2020-01-01 00:00:00",
+        ),
         ("memory ask --memory filled --query front.png --video gone", "no single video 'gone'"),
         ("memory remove gone --memory filled", "no single video 'gone'"),
         ("watch nowhere --memory hall", "neither a file nor a camera"),

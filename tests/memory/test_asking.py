@@ -153,7 +153,10 @@ def test_only_what_was_before_the_query_time() -> None:
 def test_nothing_to_ask() -> None:
     answer = Shelf({}).answer()
     assert (answer.found, answer.result, answer.sightings) == (False, None, ())
-    assert answer.summary == "Not found."
+    assert answer.nothing_asked
+    assert answer.summary.startswith("The memory holds no video to ask: add some")
+    late = Shelf({entry(0, 100, 10): result(1, 2, 0.9)}).answer(NOON)
+    assert late.summary == "No video of the memory began before 2026-03-12 12:00:00."
 
 
 def test_what_cannot_be_asked_is_told() -> None:

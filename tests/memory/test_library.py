@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -185,6 +186,20 @@ def test_a_clock_can_be_put_right(filled: Memory, recordings: list[Path]) -> Non
     assert entry.start.time == datetime(2026, 5, 1, 12).astimezone()
     assert filled.list()[-1] == entry
     assert filled.ask(red_square()).sightings[0].video == entry
+
+
+def test_a_zone_is_taken_also_by_videos_that_are_known(
+    filled: Memory, recordings: list[Path], tmp_path: Path
+) -> None:
+    """Where it was missing: not of a time that was given, nor of the name that a copy has."""
+    tokyo = ZoneInfo("Asia/Tokyo")
+    entry = filled.add(recordings[1], zone=tokyo)
+    assert entry.start.time == datetime(2026, 3, 11, 12, tzinfo=tokyo)
+    assert filled.add(recordings[1]).start == entry.start
+    copy = shutil.copy(recordings[1], tmp_path / "20300101_000000.mp4")
+    assert filled.add(copy, zone=ZoneInfo("America/New_York")).start == entry.start
+    given = filled.add(recordings[0], start=datetime(2026, 5, 1, 12), zone=tokyo)
+    assert filled.add(recordings[0], zone=ZoneInfo("America/New_York")).start == given.start
 
 
 def moved_recording(memory: Memory, tmp_path: Path, seed: int = 7) -> Path:
@@ -415,7 +430,12 @@ def test_a_stopped_addition_goes_on(memory: Memory, tmp_path: Path, monkeypatch:
         memory.add(path, progress=stop)
     (entry,) = memory.list()
     assert not entry.ready
-    assert not memory.ask(red_square()).found
+    answer = memory.ask(red_square())
+    assert (answer.found, answer.nothing_asked, answer.incomplete) == (False, True, (entry,))
+    assert answer.summary == (
+        f"No video could be asked. Not asked, since adding it was stopped: {path}. Add it again."
+    )
+    assert memory.ask(red_square(), until=entry.start.time).incomplete == ()
     assert memory.add(path).id == entry.id
     assert memory.list()[0].ready
     slots = memory.videos.thumbnail_slots(entry.id)
@@ -435,6 +455,8 @@ def test_removing_forgets_all_of_a_video_but_the_users_file(filled: Memory, reco
     assert not known.memory.folder.exists()
     assert entry.path.exists()
     assert filled.thumbnail(entry) is None
+    kept = "".join(str(tuple(row)) for row in filled.catalogue.rows("SELECT * FROM questions"))
+    assert not any(word in kept for word in (entry.path.name, "12 March", "in the box"))
     with pytest.raises(DataError, match="its video was removed"):
         filled.questions.result(answer.question)
     assert entry not in [s.video for s in filled.questions.get(answer.question).sightings]
@@ -442,6 +464,21 @@ def test_removing_forgets_all_of_a_video_but_the_users_file(filled: Memory, reco
         filled.remove(entry.id)
     filled.add(recordings[2])  # for the other tests, which share the cache
     assert filled.catalogue.check() == []
+
+
+def test_removing_a_video_that_was_only_remembered_takes_the_words_about_it(
+    filled: Memory, tmp_path: Path
+) -> None:
+    path = moved_recording(filled, tmp_path, seed=10)
+    entry = filled.find(path)
+    shutil.rmtree(filled.encoded(entry).store.folder)
+    path.unlink()
+    answer, other = filled.ask(red_square()), filled.ask(red_square(), videos=filled.list()[:1])
+    assert answer.found
+    assert path.name in answer.summary
+    filled.remove(entry)
+    assert path.name not in filled.questions.get(answer.question).message
+    assert filled.questions.get(other.question).message == other.summary
 
 
 def test_what_a_dead_process_left_to_delete_is_deleted(memory: Memory, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def ask(
 ) -> None:
     """Find the last appearance of an object in all videos.
 
-    Exit code 0: found; 3: not found; 2: a mistake in the command or a file.
+    Exit code 0: found; 3: not found; 2: a mistake in the command or a file, or no video to ask.
     """
     from egohieraloc.memory.shelf import Shelf
     from egohieraloc.memory.wall_clock import parse_time
@@ -72,9 +72,8 @@ def ask(
 
 
 def _show(answer: MemoryAnswer, opened: Memory, out: Path | None, *, json: bool) -> None:
-    if answer.result is None and (json or out) and not answer.remembered:
-        nothing = "The memory holds no video to ask. Add some: `egohieraloc memory add VIDEO`."
-        raise DataError(answer.summary if answer.unanswered else nothing)
+    if answer.nothing_asked:
+        raise DataError(answer.summary)
     if out is not None:
         _save(answer, opened, out)
     if json:

@@ -54,7 +54,7 @@ def add(
     opened = open_memory(memory, system, create=True)
     if ray is not None:
         readable = [video for video in map(partial(_opened, folder_fps), found) if video is not None]
-        _read_on_ray(opened, readable, system, ray)
+        _read_on_ray(opened, readable, system, ray, start=given, zone=zone_of(zone))
     failed = 0
     for path in found:
         try:
@@ -97,7 +97,9 @@ def remove(
         print(f"Removed {entry.path.name}.")
 
 
-def _read_on_ray(opened: Memory, videos: Sequence[Video], given: common.SystemOptions, address: str) -> None:
+def _read_on_ray(
+    opened: Memory, videos: Sequence[Video], given: common.SystemOptions, address: str, **times: Any
+) -> None:
     """Workers run the engine that runs here: features of another one are other features."""
     from egohieraloc.memory.cluster import System, read_on_ray
 
@@ -106,7 +108,7 @@ def _read_on_ray(opened: Memory, videos: Sequence[Video], given: common.SystemOp
     device = "cpu" if predictor.engine == "openvino" else given.device
     system = System(model, device, predictor.engine, rate, tuple(given.settings or ()), opened.cache)
     with progress_bars() as progress:
-        read_on_ray(opened, videos, system, address, progress=progress)
+        read_on_ray(opened, videos, system, address, progress=progress, **times)
 
 
 def _videos_in(paths: Iterable[Path]) -> Iterator[Path]:

@@ -40,8 +40,15 @@ class MemoryAnswer:
     found: bool
     remembered: tuple[Sighting, ...] = ()  # of videos that are gone: what looks like it, from memory alone
     unanswered: tuple[VideoEntry, ...] = ()  # neither the video nor a memory of it is there
+    incomplete: tuple[VideoEntry, ...] = ()  # not asked: adding them was stopped
+    until: datetime | None = None
     video: VideoEntry | None = None  # that `result` is of
     question: int | None = None  # number under which it is kept
+
+    @property
+    def nothing_asked(self) -> bool:
+        """Whether there was no video to ask."""
+        return self.result is None and not self.remembered
 
     @property
     def summary(self) -> str:
@@ -60,9 +67,18 @@ class MemoryAnswer:
             names = ", ".join(entry.path.name for entry in self.unanswered)
             reason = "the file is gone, damaged or replaced and another network remembers it"
             words.append(f"Not asked, since {reason}: {names}.")
+        if self.incomplete:
+            names = ", ".join(str(entry.path) for entry in self.incomplete)
+            words.append(f"Not asked, since adding it was stopped: {names}. Add it again.")
         return " ".join(words)
 
     def _words(self) -> str:
+        if self.nothing_asked:
+            if self.unanswered or self.incomplete:
+                return "No video could be asked."
+            if self.until is not None:
+                return f"No video of the memory began before {self.until:%Y-%m-%d %H:%M:%S}."
+            return "The memory holds no video to ask: add some with `egohieraloc memory add`."
         if not self.found:
             best = f" The closest is {_moment(self.sightings[0])}." if self.sightings else ""
             return f"Not found.{best}"
@@ -110,7 +126,8 @@ def ask_all(
         bool(sure),
         tuple(remembered[:most]),
         tuple(unanswered),
-        video,
+        until=until,
+        video=video,
     )
 
 

@@ -100,6 +100,10 @@ class Memory(Shelf):
             return self.videos.begin(new)
         if start is not None:
             return self.videos.set_start(entry, Start(aware(start, zone), "given"))
+        if zone is not None and entry.start.origin != "given":
+            began = start_of(video, zone=zone)
+            if _differ_in_zone(began.time, entry.start.time):
+                return self.videos.set_start(entry, began)
         return entry
 
     def knows(self, video: Video) -> VideoEntry | None:
@@ -137,7 +141,8 @@ class Memory(Shelf):
         sought = self.objects[query] if isinstance(query, str) else query
         until = None if until is None else aware(until)
         chosen = self.list() if videos is None else [self.find(video) for video in videos]
-        ready = [self._current(entry) for entry in chosen if entry.ready]
+        begun = [e for e in chosen if until is None or e.start.time < until]
+        ready = [self._current(entry) for entry in begun if entry.ready]
         answer = ask_all(
             self._likely(sought, ready, until, progress),
             lambda entry, until_s: self._ask(sought, entry, until_s, progress),
@@ -145,6 +150,7 @@ class Memory(Shelf):
             others=others,
             progress=progress,
         )
+        answer = replace(answer, incomplete=tuple(entry for entry in begun if not entry.ready))
         if in_3d:
             answer = self._placed(answer, space, progress)
         return replace(answer, question=self.questions.keep(sought, answer, object_id, until))
@@ -156,12 +162,11 @@ class Memory(Shelf):
         and those that cannot be searched so."""
         if len(entries) <= FEW:
             return entries
-        begun = [entry for entry in entries if until is None or entry.start.time < until]
-        known, others = self._known(begun, until)
+        known, others = self._known(entries, until)
         try:
             likely = self.localizer.likely(query, [video for _, video in known], progress=progress)
         except VideoError:  # a file that must be read again cannot be: its memory will say what it knows
-            return begun
+            return entries
         return [*others, *(known[number][0] for number in likely)]
 
     def _known(
@@ -248,6 +253,13 @@ class Memory(Shelf):
         locks = self.folder / "locks"
         locks.mkdir(exist_ok=True)
         return FileLock(str(locks / f"{content[:2]}.lock"))
+
+
+def _differ_in_zone(one: datetime, other: datetime) -> bool:
+    """The same moment, or the same reading of a clock: not so where a file was given another name."""
+    clocks = [time.replace(tzinfo=None) for time in (one, other)]
+    same = one == other or clocks[0] == clocks[1]
+    return same and one.utcoffset() != other.utcoffset()
 
 
 class _Thumbnails:

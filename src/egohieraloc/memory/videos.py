@@ -21,6 +21,7 @@ from egohieraloc.memory.wall_clock import Start
 from egohieraloc.types import SampledVideo, VideoInfo, VideoSource
 
 ID_BYTES = 8
+REMOVED = "What was answered went with its video, which was removed."
 ENTRY = (
     "id, content, path, folder_fps, width, height, fps, num_frames, duration_s, "
     "start_us, start_offset_s, start_origin, camera, ready, size, mtime_ns"
@@ -124,7 +125,14 @@ class Videos:
     def remove(self, entry: VideoEntry, files: Iterable[str]) -> None:
         """Forget a video and what it answered. Its files are noted as trash in the same breath."""
         with self._catalogue.change() as db:
-            db.execute("UPDATE questions SET document = NULL WHERE video_id = ?", (entry.id,))
+            db.execute(
+                "UPDATE questions SET document = NULL, message = ? WHERE video_id = ?", (REMOVED, entry.id)
+            )
+            seen = "SELECT question_id FROM sightings WHERE video_id = ?"
+            db.execute(  # also what was only remembered of it
+                f"UPDATE questions SET message = ? WHERE id IN ({seen}) AND instr(message, ?)",
+                (REMOVED, entry.id, entry.path.name),
+            )
             db.execute("DELETE FROM videos WHERE id = ?", (entry.id,))
             db.executemany("INSERT OR IGNORE INTO trash VALUES (?)", [(path,) for path in files])
 
