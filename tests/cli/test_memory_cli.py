@@ -125,6 +125,29 @@ def test_list_and_remove(run: Run, filled: Path, folder: Path) -> None:
     assert (folder / "videos" / "20260311_120000.mp4").exists()
 
 
+def test_all_videos_to_remove_are_found_before_the_first_is_removed(run: Run, filled: Path) -> None:
+    code, out, err = run("memory remove 20260311_120000.mp4 nope --memory filled")
+    assert (code, out) == (2, "")
+    assert "no single video 'nope'" in err
+    assert len(run("memory list --memory filled")[1].splitlines()) == 2
+
+
+def test_an_empty_memory_says_what_to_do(run: Run) -> None:
+    run("memory objects --memory empty --save square --query front.png")
+    assert "egohieraloc memory add VIDEO --memory empty" in run("memory list --memory empty")[1]
+    assert run("memory list --memory empty --json")[1] == "[]\n"
+
+
+def test_recordings_of_a_memory_are_not_added_to_another(run: Run, folder: Path, tmp_path: Path) -> None:
+    """But videos beside its catalogue are."""
+    run(f"watch videos/20260312_101530.mp4 --memory {tmp_path} --name hall")
+    assert len(list(tmp_path.rglob("*.mp4"))) == 1
+    shutil.copy(folder / "videos" / "20260311_120000.mp4", tmp_path)
+    code, out, _ = run(f"memory add {tmp_path} --memory another")
+    assert code == 0
+    assert [line.split("/")[-1] for line in out.splitlines()] == ["20260311_120000.mp4"]
+
+
 def test_a_video_that_is_gone_is_told_and_shown(run: Run, folder: Path) -> None:
     """With its features it still answers; without them, what it is remembered by, and its thumbnail."""
     path = write_recording(folder / "20260313_090000.mp4", 4, seconds=1)
@@ -229,7 +252,7 @@ def test_watch_prints_events_as_json_lines(run: Run, folder: Path) -> None:
     ("words", "message"),
     [
         ("memory ask --memory gone --query front.png", "There is no memory in"),
-        ("memory list --memory gone", "There is no memory in"),
+        ("memory list --memory gone", "egohieraloc memory add VIDEO --memory gone"),
         ("memory add none --memory filled", "holds neither videos nor images"),
         ("memory add gone.mp4 --memory filled --start yesterday", "A time is written as"),
         ("memory add videos --memory filled --start 2026-01-01", "--start is for one video, got 3"),

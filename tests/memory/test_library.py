@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,6 +27,7 @@ from egohieraloc.memory import library
 from egohieraloc.memory.catalogue import Catalogue
 from egohieraloc.memory.library import before
 from egohieraloc.memory.thumbnails import to_jpeg
+from egohieraloc.memory.views import shrunk
 from egohieraloc.memory.without_video import without_video
 from egohieraloc.progress import label
 from egohieraloc.query import MAX_VIEWS
@@ -550,6 +552,57 @@ def test_questions_and_answers_are_kept(filled: Memory, tmp_path: Path) -> None:
     again.questions.remove(first.question)
     with pytest.raises(DataError, match="There is no question"):
         again.questions.get(first.question)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_questions_photo_is_kept_small_and_an_objects_as_it_is(filled: Memory, masked: bool) -> None:
+    """The answer is to the photo itself; what is kept tells of the smaller one."""
+    photo = np.random.default_rng(0).integers(0, 255, (1500, 2000, 3), np.uint8)
+    mask = np.zeros((1500, 2000), bool)
+    mask[300:900, 200:700] = True
+    query = Query(photo, Box(200, 300, 700, 900), mask if masked else None)
+    before = filled.catalogue.path.stat().st_size
+    answer = filled.ask(query)
+    assert np.array_equal(answer.result.query.image, photo)
+    (row,) = filled.catalogue.rows("SELECT length(image) AS size FROM views")
+    assert row["size"] < 1024 * 768 * 3 * 1.01
+    kept = filled.questions.result(answer.question)
+    assert kept.query.image.shape == (768, 1024, 3)
+    assert kept.query.box == Box(*(side * 0.512 for side in (200, 300, 700, 900)))
+    assert (kept.query.mask is not None) == masked
+    assert kept.query_mask.box.width == pytest.approx(answer.result.query_mask.box.width * 0.512)
+    assert np.array_equal(kept.query_mask.mask, answer.result.query_mask.mask)
+    filled.objects.save("photo", query)
+    assert np.array_equal(filled.objects["photo"].image, photo)
+    filled.objects.remove("photo")
+    filled.questions.remove(answer.question)
+    filled.catalogue.close()
+    assert filled.catalogue.path.stat().st_size <= before + 200_000
+
+
+def test_of_a_large_photo_of_something_tiny_the_thing_stays() -> None:
+    photo = np.zeros((600, 9000, 3), np.uint8)
+    small = shrunk(Query(photo, Box(100, 100, 104, 104)))
+    assert small.image.shape == photo.shape
+    assert shrunk(Query(photo, Box(100, 100, 116, 116))).box.width == pytest.approx(8)
+
+
+def test_a_path_is_a_query(filled: Memory, tmp_path: Path) -> None:
+    write_image(tmp_path / "square.png", red_square().crop)
+    answer = filled.ask(tmp_path / "square.png")
+    assert answer.sightings == filled.ask(Query.from_image(tmp_path / "square.png")).sightings
+    assert filled.questions.get(answer.question).sightings == answer.sightings
+
+
+def test_the_catalogue_survives_the_loss_of_power(memory: Memory) -> None:
+    """In WAL mode, and every commit waits for the disk; so in each thread."""
+
+    def settings() -> list[int | str]:
+        names = ("journal_mode", "synchronous", "foreign_keys", "auto_vacuum")
+        return [memory.catalogue.row(f"PRAGMA {name}")[0] for name in names]
+
+    with ThreadPoolExecutor(1) as other:
+        assert settings() == other.submit(settings).result() == ["wal", 2, 1, 2]
 
 
 def test_questions_are_listed_without_their_whole_answers(

@@ -13,6 +13,7 @@ import typer
 from egohieraloc.cli import common
 from egohieraloc.cli.memory_folder import DEFAULT_FOLDER, Folder, Json, Zone, open_memory, zone_of
 from egohieraloc.errors import ConfigError, VideoError
+from egohieraloc.memory.catalogue import FILE, RECORDINGS
 from egohieraloc.progress import progress_bars
 from egohieraloc.video.folder import ENDINGS
 from egohieraloc.video.reader import Video
@@ -81,6 +82,8 @@ def list_videos(memory: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
         return
     for entry in entries:
         print(_line(entry))
+    if not entries:
+        print(f"No video is in it. Add some: `egohieraloc memory add VIDEO --memory {memory}`.")
 
 
 def remove(
@@ -91,8 +94,8 @@ def remove(
     from egohieraloc.memory.shelf import Shelf
 
     opened = Shelf(memory, create=False)
-    for video in videos:
-        entry = opened.find(video)
+    found = [opened.find(video) for video in videos]  # all of them, before the first is removed
+    for entry in {each.id: each for each in found}.values():
         opened.remove(entry)
         print(f"Removed {entry.path.name}.")
 
@@ -113,10 +116,12 @@ def _read_on_ray(
 
 def _videos_in(paths: Iterable[Path]) -> Iterator[Path]:
     """Files, folders of images, and the videos of other folders however deep, in the order of their names.
-    An answer that was saved among them is no video: its overlay would answer later questions."""
+    An answer that was saved among them is no video: its overlay would answer later questions. Nor is what a
+    camera recorded into a memory."""
     for path in paths:
-        answers = {file.parent for file in path.rglob("result.json")}
-        inside = sorted(file for file in path.rglob("*") if answers.isdisjoint(file.parents))
+        others = {file.parent for file in path.rglob("result.json")}
+        others |= {file.parent / RECORDINGS for file in path.rglob(FILE)}
+        inside = sorted(file for file in path.rglob("*") if others.isdisjoint(file.parents))
         videos = [p for p in inside if p.suffix.lower() in VIDEO_ENDINGS and p.is_file()]
         if path.is_dir() and not videos and not any(p.suffix.lower() in ENDINGS for p in inside):
             raise VideoError(f"The folder {path} holds neither videos nor images.")

@@ -121,7 +121,7 @@ class Memory(Shelf):
 
     def ask(
         self,
-        query: Query | str,
+        query: Query | str | Path,
         *,
         until: datetime | None = None,
         videos: Iterable[VideoEntry | str] | None = None,
@@ -132,13 +132,15 @@ class Memory(Shelf):
     ) -> MemoryAnswer:
         """Where was this last seen, anywhere? See asking.py; of many videos the likely ones are asked.
 
-        query: a query, or the name of a saved object; until: the query time, by the wall clock; videos: only
-        these (entries, ids or paths); others: so many further videos are asked, for earlier sightings, once
-        the answer is settled; in_3d: also where it is in the space of the video that answers, of which
-        `space` may tell more. The question and its answer are kept in `questions`.
+        query: a query, the name of a saved object, or the path (a `Path`) of an image; until: the query time,
+        by the wall clock; videos: only these (entries, ids or paths); others: so many further videos are
+        asked, for earlier sightings, once the answer is settled; in_3d: also where it is in the space of the
+        video that answers, of which `space` may tell more. The question and its answer are kept in
+        `questions`.
         """
         object_id = self.objects.id_of(query) if isinstance(query, str) else None
         sought = self.objects[query] if isinstance(query, str) else query
+        sought = Query.from_image(sought) if isinstance(sought, Path) else sought
         until = None if until is None else aware(until)
         chosen = self.list() if videos is None else [self.find(video) for video in videos]
         begun = [e for e in chosen if until is None or e.start.time < until]

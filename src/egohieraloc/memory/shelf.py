@@ -21,7 +21,8 @@ class Shelf:
     def __init__(self, folder: str | Path, *, create: bool = True) -> None:
         self.folder = Path(folder).resolve()
         if not create and not (self.folder / FILE).is_file():
-            raise DataError(f"There is no memory in {folder}. Make one: `egohieraloc memory add VIDEO`.")
+            make = f"egohieraloc memory add VIDEO --memory {folder}"
+            raise DataError(f"There is no memory in {folder}. Make one: `{make}`.")
         self.catalogue = Catalogue(self.folder)
         self.videos = Videos(self.catalogue)
         self.objects = SavedObjects(self.catalogue)

@@ -135,6 +135,7 @@ class Videos:
             )
             db.execute("DELETE FROM videos WHERE id = ?", (entry.id,))
             db.executemany("INSERT OR IGNORE INTO trash VALUES (?)", [(path,) for path in files])
+        self._catalogue.shrink()
 
     def add_thumbnails(self, video_id: str, made: Iterable[tuple[int, float, bytes]]) -> None:
         """Slot, time in seconds and JPEG of each."""

@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 from egohieraloc.errors import ConfigError, EgoHieraLocError, QueryError, VideoError
 from egohieraloc.memory.asking import sighting_of
 from egohieraloc.memory.camera import Camera
+from egohieraloc.memory.catalogue import RECORDINGS
 from egohieraloc.memory.library import Memory
 from egohieraloc.memory.questions import write_sighting
 from egohieraloc.memory.recorder import UNFINISHED, Segment
@@ -59,7 +60,7 @@ def watch(
 ) -> None:
     """Record a camera into the memory until it ends or `stop` is set; all that was recorded is read."""
     name = options.name or camera.name
-    folder = memory.folder / "recordings" / name
+    folder = memory.folder / RECORDINGS / name
     with _alone(folder, name):
         for left in _left_behind(memory, folder):
             _take(memory, left, name, options, report)
