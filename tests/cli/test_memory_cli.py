@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from egohieraloc import Memory, Video
 from egohieraloc.images import read_image, write_image
+from egohieraloc.memory import cluster
+from egohieraloc.memory.shelf import Shelf
 from egohieraloc.result_schema import ResultDocument
 from untrained import run_command, untrained_model
 
@@ -120,6 +125,29 @@ def test_list_and_remove(run: Run, filled: Path, folder: Path) -> None:
     assert (folder / "videos" / "20260311_120000.mp4").exists()
 
 
+def test_all_videos_to_remove_are_found_before_the_first_is_removed(run: Run, filled: Path) -> None:
+    code, out, err = run("memory remove 20260311_120000.mp4 nope --memory filled")
+    assert (code, out) == (2, "")
+    assert "no single video 'nope'" in err
+    assert len(run("memory list --memory filled")[1].splitlines()) == 2
+
+
+def test_an_empty_memory_says_what_to_do(run: Run) -> None:
+    run("memory objects --memory empty --save square --query front.png")
+    assert "egohieraloc memory add VIDEO --memory empty" in run("memory list --memory empty")[1]
+    assert run("memory list --memory empty --json")[1] == "[]\n"
+
+
+def test_recordings_of_a_memory_are_not_added_to_another(run: Run, folder: Path, tmp_path: Path) -> None:
+    """But videos beside its catalogue are."""
+    run(f"watch videos/20260312_101530.mp4 --memory {tmp_path} --name hall")
+    assert len(list(tmp_path.rglob("*.mp4"))) == 1
+    shutil.copy(folder / "videos" / "20260311_120000.mp4", tmp_path)
+    code, out, _ = run(f"memory add {tmp_path} --memory another")
+    assert code == 0
+    assert [line.split("/")[-1] for line in out.splitlines()] == ["20260311_120000.mp4"]
+
+
 def test_a_video_that_is_gone_is_told_and_shown(run: Run, folder: Path) -> None:
     """With its features it still answers; without them, what it is remembered by, and its thumbnail."""
     path = write_recording(folder / "20260313_090000.mp4", 4, seconds=1)
@@ -137,11 +165,70 @@ def test_a_video_that_is_gone_is_told_and_shown(run: Run, folder: Path) -> None:
     shutil.rmtree(next((folder / "short" / "features").glob("features-*")))
     code, out, _ = run("memory ask --memory short --object square --out guess")
     assert code == 3
-    assert "is gone; unverified, from memory, it looks most like it on Friday, 13 March 2026" in out
+    assert "is no longer there; unverified, from memory, it looks most like it on Friday, 13 " in out
     assert read_image(folder / "guess" / "thumbnail.jpg").shape == (64, 96, 3)
     code, out, err = run("memory ask --memory short --object square --json")
     assert (code, out) == (2, "")
     assert "There is no whole answer to print. Not found." in err
+
+
+def test_a_video_that_was_replaced_is_told_and_not_shown(run: Run, folder: Path) -> None:
+    """Also by a longer one: nothing of it is in the report."""
+    path = write_recording(folder / "20260314_090000.mp4", 4, seconds=1)
+    run(f"memory add {path} --memory swapped")
+    run(f"memory objects --memory swapped --save square --from {path.name} --at 0 --box 0,10,30,30")
+    write_recording(path, 9, seconds=2)
+    assert "(the file is another one now)" in run("memory list --memory swapped")[1]
+    code, out, err = run("memory ask --memory swapped --object square --out swapped-answer")
+    assert (code, err) == (0, "")
+    assert "is no longer the video that was added; this is from memory" in out
+    assert "its images are missing" in (folder / "swapped-answer" / "report.html").read_text()
+    assert not (folder / "swapped-answer" / "overlay.mp4").exists()
+    code, _, err = run("memory ask --memory swapped --from 20260314_090000.mp4 --at 0 --box 0,10,30,30")
+    assert code == 2
+    assert "was moved, deleted or replaced" in err
+
+
+@pytest.mark.parametrize("rest", ["", " --json", " --video 20260311_120000.mp4"])
+def test_a_video_whose_addition_was_stopped_is_named(run: Run, filled: Path, folder: Path, rest: str) -> None:
+    if not (folder / "stopped").exists():
+        shutil.copytree(filled, folder / "stopped")
+        with Shelf(folder / "stopped").catalogue.change() as db:
+            db.execute("UPDATE videos SET ready = 0")
+    code, out, err = run("memory ask --memory stopped --query front.png" + rest)
+    assert (code, out) == (2, "")
+    assert "No video could be asked. Not asked, since adding it was stopped: " in err
+    assert "20260311_120000.mp4" in err
+
+
+def test_a_cluster_that_is_not_there_leaves_no_video_behind(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    code, _, err = run("memory add videos/20260312_101530.mp4 --memory scaled --ray local")
+    assert code == 2
+    assert "needs the package 'ray'" in err
+    assert json.loads(run("memory list --memory scaled --json")[1]) == []
+
+
+def test_a_zone_is_that_of_videos_read_on_a_cluster_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def nowhere(address: str) -> Iterator[None]:
+        yield None
+
+    monkeypatch.setattr(cluster, "ray_cluster", nowhere)
+    monkeypatch.setattr(cluster, "_on_ray", lambda *_: [])
+    begun: list[str] = []
+    begin = Memory.begin
+
+    def noted(memory: Memory, video: Video, **times: Any) -> Any:
+        entry = begin(memory, video, **times)
+        begun.append(entry.start.time.isoformat())
+        return entry
+
+    monkeypatch.setattr(Memory, "begin", noted)
+    run("memory add videos/20260312_101530.mp4 --memory zoned --ray local --zone Asia/Tokyo")
+    assert begun == ["2026-03-12T10:15:30+09:00"] * 2  # by the cluster's reading, and after it
 
 
 def test_the_engine_of_a_memory(run: Run, filled: Path) -> None:
@@ -165,7 +252,7 @@ def test_watch_prints_events_as_json_lines(run: Run, folder: Path) -> None:
     ("words", "message"),
     [
         ("memory ask --memory gone --query front.png", "There is no memory in"),
-        ("memory list --memory gone", "There is no memory in"),
+        ("memory list --memory gone", "egohieraloc memory add VIDEO --memory gone"),
         ("memory add none --memory filled", "holds neither videos nor images"),
         ("memory add gone.mp4 --memory filled --start yesterday", "A time is written as"),
         ("memory add videos --memory filled --start 2026-01-01", "--start is for one video, got 3"),
@@ -177,11 +264,17 @@ def test_watch_prints_events_as_json_lines(run: Run, folder: Path) -> None:
         # Told before seconds are spent on the network:
         ("memory ask --memory filled --object keys --model none.safetensors", "No object is saved as 'keys'"),
         ("memory ask --memory filled --until soon --model none.safetensors", "A time is written as"),
-        ("memory ask --memory filled --query front.png --until 2020-01-01 --json", "holds no video to ask"),
+        ("memory ask --memory filled --query front.png --until 2020-01-01 --json", "No video of the memory"),
+        (
+            "memory ask --memory filled --query front.png --until 2020-01-01",
+            "began before 2020-01-01 00:00:00",
+        ),
         ("memory ask --memory filled --query front.png --video gone", "no single video 'gone'"),
         ("memory remove gone --memory filled", "no single video 'gone'"),
         ("watch nowhere --memory hall", "neither a file nor a camera"),
         ("watch videos/20260312_101530.mp4 --memory hall --segment 0", "must be above 0"),
+        ("watch videos/20260312_101530.mp4 --memory hall --keep-days nan", "must be above 0"),
+        ("watch videos/20260312_101530.mp4 --memory hall --keep-gb -1", "must be above 0"),
         ("watch videos/20260312_101530.mp4 --memory hall --webhook nothing", "A webhook is an address"),
     ],
 )

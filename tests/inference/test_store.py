@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from stored import NumberReader, encode_all, numbered_folder, packed
 
-from egohieraloc.errors import OutputError
+from egohieraloc.errors import ConfigError, OutputError
 from egohieraloc.inference import store as module
 from egohieraloc.inference.chunks import STRETCH
 from egohieraloc.inference.packing import PackedFeatures
@@ -145,6 +145,20 @@ def test_a_store_keeps_its_cache_within_the_limit(tmp_path: Path, monkeypatch: p
         store.write(number, packed([1]))  # 12 bytes
     FeatureStore(tmp_path / "alone").write(0, packed([1]))
     assert trimmed == [tmp_path] * 5
+
+
+def test_the_limit_can_be_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FeatureStore.of(tmp_path, "key")
+    store.write(0, packed([1]))
+    trim_cache(tmp_path)
+    assert store.has(0)
+    monkeypatch.setenv("EGOHIERALOC_CACHE_GB", "1e-9")
+    trim_cache(tmp_path)
+    assert not store.has(0)
+    for wrong in ("-1", "nan", "20 GB"):
+        monkeypatch.setenv("EGOHIERALOC_CACHE_GB", wrong)
+        with pytest.raises(ConfigError, match=f"a number of gigabytes, such as 100, got '{wrong}'"):
+            FeatureStore.of(tmp_path, "key")
 
 
 def test_unfinished_files_are_thrown_out_when_nobody_writes_them(tmp_path: Path) -> None:

@@ -153,7 +153,10 @@ def test_only_what_was_before_the_query_time() -> None:
 def test_nothing_to_ask() -> None:
     answer = Shelf({}).answer()
     assert (answer.found, answer.result, answer.sightings) == (False, None, ())
-    assert answer.summary == "Not found."
+    assert answer.nothing_asked
+    assert answer.summary.startswith("The memory holds no video to ask: add some")
+    late = Shelf({entry(0, 100, 10): result(1, 2, 0.9)}).answer(NOON)
+    assert late.summary == "No video of the memory began before 2026-03-12 12:00:00."
 
 
 def test_what_cannot_be_asked_is_told() -> None:
@@ -172,7 +175,7 @@ def test_what_is_only_remembered_is_told_and_is_not_the_answer() -> None:
     answer = Shelf({gone: (glimpse,), there: result(1, 2, 0.75)}).answer()
     assert answer.sightings[0].video is there
     assert answer.remembered == (glimpse,)
-    assert "/gone/0.mp4 is gone; unverified, from memory" in answer.summary
+    assert "/gone/0.mp4 is no longer there; unverified, from memory" in answer.summary
     assert "from 12:08:23 to 12:08:26 in 0.mp4 (3.0 s to 6.0 s), similarity 0.81" in answer.summary
 
 

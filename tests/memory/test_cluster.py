@@ -6,7 +6,14 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -64,6 +71,53 @@ def test_segments_in_any_order_give_what_one_reading_gives(
     apart.add(walk)
     monkeypatch.undo()
     same_answers(whole, apart)
+
+
+class HereAndNow:
+    """Stands in for Ray: tasks are done in this process; the last one is ready first."""
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 1.0}
+
+    def remote(self, task: Callable[..., Any]) -> Any:
+        run = SimpleNamespace(remote=lambda *words: partial(task, *words))
+        return SimpleNamespace(options=lambda **_: run)
+
+    def wait(self, running: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+        return running[-1:], running[:-1]
+
+    def get(self, task: Callable[[], Any]) -> Any:
+        return task()
+
+
+def test_all_segments_of_all_videos_are_read(
+    model: Path, localizer: Localizer, walk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "SEGMENT_SAMPLES", 16)
+    monkeypatch.setattr(cluster, "ray_cluster", lambda address: nullcontext(HereAndNow()))
+    system = system_of(model, tmp_path / "cache")
+    memory = Memory.open(
+        tmp_path / "memory", localizer=Localizer.from_pretrained(model, device="cpu", cache=system.cache)
+    )
+    told: list[tuple[str, int, int]] = []
+    videos = [walk, write_recording(tmp_path / "20260402_120000.mp4", 6)]
+    read_on_ray(
+        memory,
+        [Video.open(path) for path in videos],
+        system,
+        "local",
+        zone=ZoneInfo("Asia/Tokyo"),
+        progress=lambda *step: told.append(step),
+    )
+    assert told == [("encode", done, 6) for done in range(1, 7)]
+    assert [entry.start.time.utcoffset() for entry in memory.list()] == [timedelta(hours=9)] * 2
+    with monkeypatch.context() as patch:
+        patch.setattr(type(localizer.predictor), "encode", lambda *_: pytest.fail("read again"))
+        assert all(memory.add(path).ready for path in videos)
+    whole = Memory.open(tmp_path / "whole", localizer=localizer)
+    for path in videos:
+        whole.add(path)
+    same_answers(whole, memory)
 
 
 @pytest.mark.slow

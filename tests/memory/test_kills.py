@@ -63,13 +63,22 @@ for video in videos:
     localizer = Localizer.from_pretrained(model, device="cpu", cache=Path(cache))
     Memory.open(folder, localizer=localizer).add(video)
 """
-# Looks again and again until the file that ends it is there; sees whole entries, and numbers that never fall.
+# Looks and asks again and again until the file that ends it is there; sees whole entries, numbers that never
+# fall, and one answer.
 READ = """
 import sys, time
 from pathlib import Path
-from egohieraloc.memory.shelf import Shelf
-shelf, last, rounds = Shelf(sys.argv[1]), 0, 0
-while not Path(sys.argv[2]).exists() or rounds == 0:
+folder, ended, model, here, cache = sys.argv[1:]
+sys.path.insert(0, here)
+from recordings import red_square
+from egohieraloc import Localizer, Memory
+shelf = Memory.open(folder, localizer=Localizer.from_pretrained(model, device="cpu", cache=Path(cache)))
+first, last, rounds = shelf.list()[0], 0, 0
+answer = shelf.ask(red_square(), videos=[first])
+while not Path(ended).exists() or rounds == 0:
+    again = shelf.ask(red_square(), videos=[first])
+    assert again.sightings == answer.sightings
+    assert shelf.questions.result(again.question).to_dict() == answer.result.to_dict()
     entries, objects = shelf.list(), list(shelf.objects)
     assert len(objects) >= last
     assert all(saved.num_views == 1 for saved in objects)
@@ -170,8 +179,8 @@ def test_two_writers_and_three_readers(
     """Five processes at once; in the slow case both writers also add the same video."""
     folder, ended = tmp_path / "memory", tmp_path / "ended"
     Memory.open(folder, localizer=localizer).add(recordings[0])
-    readers = [start(READ, folder, ended) for _ in range(3)]
     given = folder, model, HERE
+    readers = [start(READ, folder, ended, model, HERE, localizer.cache) for _ in range(3)]
     videos = recordings[1 : 1 + added]
     writers = [start(WRITE, *given, name, localizer.cache, *videos) for name in ("one", "two")]
     assert [writer.wait() for writer in writers] == [0, 0]
@@ -180,6 +189,7 @@ def test_two_writers_and_three_readers(
     assert [reader.returncode for reader in readers] == [0, 0, 0]
     assert all(int(text) > 0 for text in rounds)
     shelf = Shelf(folder)
+    assert len(shelf.questions.all()) == 3 + sum(map(int, rounds))
     assert len(shelf.objects) == 24
     assert [entry.ready for entry in shelf.list()] == [True] * (1 + added)
     assert shelf.catalogue.check() == []

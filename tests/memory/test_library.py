@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -24,8 +27,11 @@ from egohieraloc.memory import library
 from egohieraloc.memory.catalogue import Catalogue
 from egohieraloc.memory.library import before
 from egohieraloc.memory.thumbnails import to_jpeg
+from egohieraloc.memory.views import shrunk
+from egohieraloc.memory.without_video import without_video
 from egohieraloc.progress import label
 from egohieraloc.query import MAX_VIEWS
+from egohieraloc.video.container import Container
 
 
 @pytest.fixture
@@ -184,6 +190,20 @@ def test_a_clock_can_be_put_right(filled: Memory, recordings: list[Path]) -> Non
     assert filled.ask(red_square()).sightings[0].video == entry
 
 
+def test_a_zone_is_taken_also_by_videos_that_are_known(
+    filled: Memory, recordings: list[Path], tmp_path: Path
+) -> None:
+    """Where it was missing: not of a time that was given, nor of the name that a copy has."""
+    tokyo = ZoneInfo("Asia/Tokyo")
+    entry = filled.add(recordings[1], zone=tokyo)
+    assert entry.start.time == datetime(2026, 3, 11, 12, tzinfo=tokyo)
+    assert filled.add(recordings[1]).start == entry.start
+    copy = shutil.copy(recordings[1], tmp_path / "20300101_000000.mp4")
+    assert filled.add(copy, zone=ZoneInfo("America/New_York")).start == entry.start
+    given = filled.add(recordings[0], start=datetime(2026, 5, 1, 12), zone=tokyo)
+    assert filled.add(recordings[0], zone=ZoneInfo("America/New_York")).start == given.start
+
+
 def moved_recording(memory: Memory, tmp_path: Path, seed: int = 7) -> Path:
     path = write_recording(tmp_path / f"2026040{seed}_120000.mp4", seed)
     memory.add(path)
@@ -198,6 +218,7 @@ def test_a_deleted_video_still_answers_when_and_shows_its_thumbnail(memory: Memo
     assert answer.found
     assert answer.sightings[0].seen_until == there.sightings[0].seen_until
     assert f"{path} is no longer there" in answer.summary
+    assert answer.video == answer.sightings[0].video
     assert not memory.list()[0].exists
     jpeg = memory.thumbnail(answer.sightings[0].video, answer.sightings[0].end_s)
     (tmp_path / "shown.jpg").write_bytes(jpeg)
@@ -307,6 +328,71 @@ def test_a_video_that_is_gone_answers_a_new_question(memory: Memory, tmp_path: P
     assert "is no longer the video that was added" in told.summary
 
 
+def test_a_replaced_video_answers_as_if_it_was_gone(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by one just as long, after a first question: then only a look back would read it again."""
+    path = moved_recording(memory, tmp_path, seed=2)
+    memory.ask(red_square())
+    elsewhere = path.rename(tmp_path / "away.mp4")
+    gone = memory.ask(red_square())
+    write_recording(path, 11)
+    assert Video.open(path).info == Video.open(elsewhere).info
+    opened: list[Path] = []
+    read = Container.read
+    monkeypatch.setattr(Container, "read", lambda c, *_, **__: opened.append(c.path) or read(c, *_, **__))
+    replaced = memory.ask(red_square())
+    assert opened == []
+    assert replaced.sightings[0].score == gone.sightings[0].score
+    assert np.array_equal(replaced.result.curve.raw, gone.result.curve.raw)
+    assert f"{path} is no longer the video that was added; this is from memory" in replaced.summary
+    (entry,) = memory.list()
+    assert (entry.state, entry.exists) == ("replaced", False)
+    with pytest.raises(VideoError, match="no longer the video that was read"):
+        without_video(memory.encoded(entry)).frames([0])
+    with pytest.raises(VideoError, match="was moved, deleted or replaced"):
+        memory.open_video(entry)
+    no_place = memory.ask(red_square(), in_3d=True).result.place
+    assert "no camera poses of it are known" in no_place.reason
+
+
+def test_a_file_written_anew_with_the_same_content_is_the_same_video(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = moved_recording(memory, tmp_path, seed=2)
+    os.utime(path, ns=(1, 2))
+    (entry,) = memory.list()
+    assert entry.exists
+    assert entry.stamp.mtime_ns != 2
+    assert memory.ask(red_square()).video.stamp.mtime_ns == 2
+    monkeypatch.setattr(Container, "content_hash", lambda _: pytest.fail("hashed again"))
+    assert memory.list()[0].exists
+
+
+def test_images_that_join_a_folder_make_it_another_video(memory: Memory, tmp_path: Path) -> None:
+    for number in range(3):
+        write_image(tmp_path / "walk" / f"{number}.png", image(3, number))
+    entry = memory.add(tmp_path / "walk", start=datetime(2026, 1, 1))
+    (tmp_path / "walk" / "notes.txt").write_text("kitchen")
+    os.utime(tmp_path / "walk", ns=(1, 2))
+    assert entry.exists
+    write_image(tmp_path / "walk" / "3.png", image(3, 3))
+    assert entry.state == "replaced"
+
+
+def test_a_moved_video_whose_name_was_given_to_another_is_found(memory: Memory, tmp_path: Path) -> None:
+    path = write_recording(tmp_path / "rec.mp4", 2)
+    first = memory.add(path)
+    moved = path.rename(tmp_path / "rec.1.mp4")
+    write_recording(path, 11)
+    second = memory.add(path)
+    assert memory.find(path) == second  # of two the one that is there
+    assert memory.add(moved).path == moved
+    assert {memory.find(path).id, memory.find(moved).id} == {second.id, first.id}
+    memory.remove(path)
+    assert [entry.id for entry in memory.list()] == [first.id]
+
+
 def test_poses_of_a_video_that_is_gone_are_those_of_an_earlier_answer(memory: Memory, tmp_path: Path) -> None:
     path = moved_recording(memory, tmp_path, seed=5)
     sampled = memory.encoded(memory.list()[0]).video
@@ -346,7 +432,12 @@ def test_a_stopped_addition_goes_on(memory: Memory, tmp_path: Path, monkeypatch:
         memory.add(path, progress=stop)
     (entry,) = memory.list()
     assert not entry.ready
-    assert not memory.ask(red_square()).found
+    answer = memory.ask(red_square())
+    assert (answer.found, answer.nothing_asked, answer.incomplete) == (False, True, (entry,))
+    assert answer.summary == (
+        f"No video could be asked. Not asked, since adding it was stopped: {path}. Add it again."
+    )
+    assert memory.ask(red_square(), until=entry.start.time).incomplete == ()
     assert memory.add(path).id == entry.id
     assert memory.list()[0].ready
     slots = memory.videos.thumbnail_slots(entry.id)
@@ -366,6 +457,8 @@ def test_removing_forgets_all_of_a_video_but_the_users_file(filled: Memory, reco
     assert not known.memory.folder.exists()
     assert entry.path.exists()
     assert filled.thumbnail(entry) is None
+    kept = "".join(str(tuple(row)) for row in filled.catalogue.rows("SELECT * FROM questions"))
+    assert not any(word in kept for word in (entry.path.name, "12 March", "in the box"))
     with pytest.raises(DataError, match="its video was removed"):
         filled.questions.result(answer.question)
     assert entry not in [s.video for s in filled.questions.get(answer.question).sightings]
@@ -373,6 +466,21 @@ def test_removing_forgets_all_of_a_video_but_the_users_file(filled: Memory, reco
         filled.remove(entry.id)
     filled.add(recordings[2])  # for the other tests, which share the cache
     assert filled.catalogue.check() == []
+
+
+def test_removing_a_video_that_was_only_remembered_takes_the_words_about_it(
+    filled: Memory, tmp_path: Path
+) -> None:
+    path = moved_recording(filled, tmp_path, seed=10)
+    entry = filled.find(path)
+    shutil.rmtree(filled.encoded(entry).store.folder)
+    path.unlink()
+    answer, other = filled.ask(red_square()), filled.ask(red_square(), videos=filled.list()[:1])
+    assert answer.found
+    assert path.name in answer.summary
+    filled.remove(entry)
+    assert path.name not in filled.questions.get(answer.question).message
+    assert filled.questions.get(other.question).message == other.summary
 
 
 def test_what_a_dead_process_left_to_delete_is_deleted(memory: Memory, tmp_path: Path) -> None:
@@ -444,6 +552,57 @@ def test_questions_and_answers_are_kept(filled: Memory, tmp_path: Path) -> None:
     again.questions.remove(first.question)
     with pytest.raises(DataError, match="There is no question"):
         again.questions.get(first.question)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_questions_photo_is_kept_small_and_an_objects_as_it_is(filled: Memory, masked: bool) -> None:
+    """The answer is to the photo itself; what is kept tells of the smaller one."""
+    photo = np.random.default_rng(0).integers(0, 255, (1500, 2000, 3), np.uint8)
+    mask = np.zeros((1500, 2000), bool)
+    mask[300:900, 200:700] = True
+    query = Query(photo, Box(200, 300, 700, 900), mask if masked else None)
+    before = filled.catalogue.path.stat().st_size
+    answer = filled.ask(query)
+    assert np.array_equal(answer.result.query.image, photo)
+    (row,) = filled.catalogue.rows("SELECT length(image) AS size FROM views")
+    assert row["size"] < 1024 * 768 * 3 * 1.01
+    kept = filled.questions.result(answer.question)
+    assert kept.query.image.shape == (768, 1024, 3)
+    assert kept.query.box == Box(*(side * 0.512 for side in (200, 300, 700, 900)))
+    assert (kept.query.mask is not None) == masked
+    assert kept.query_mask.box.width == pytest.approx(answer.result.query_mask.box.width * 0.512)
+    assert np.array_equal(kept.query_mask.mask, answer.result.query_mask.mask)
+    filled.objects.save("photo", query)
+    assert np.array_equal(filled.objects["photo"].image, photo)
+    filled.objects.remove("photo")
+    filled.questions.remove(answer.question)
+    filled.catalogue.close()
+    assert filled.catalogue.path.stat().st_size <= before + 200_000
+
+
+def test_of_a_large_photo_of_something_tiny_the_thing_stays() -> None:
+    photo = np.zeros((600, 9000, 3), np.uint8)
+    small = shrunk(Query(photo, Box(100, 100, 104, 104)))
+    assert small.image.shape == photo.shape
+    assert shrunk(Query(photo, Box(100, 100, 116, 116))).box.width == pytest.approx(8)
+
+
+def test_a_path_is_a_query(filled: Memory, tmp_path: Path) -> None:
+    write_image(tmp_path / "square.png", red_square().crop)
+    answer = filled.ask(tmp_path / "square.png")
+    assert answer.sightings == filled.ask(Query.from_image(tmp_path / "square.png")).sightings
+    assert filled.questions.get(answer.question).sightings == answer.sightings
+
+
+def test_the_catalogue_survives_the_loss_of_power(memory: Memory) -> None:
+    """In WAL mode, and every commit waits for the disk; so in each thread."""
+
+    def settings() -> list[int | str]:
+        names = ("journal_mode", "synchronous", "foreign_keys", "auto_vacuum")
+        return [memory.catalogue.row(f"PRAGMA {name}")[0] for name in names]
+
+    with ThreadPoolExecutor(1) as other:
+        assert settings() == other.submit(settings).result() == ["wal", 2, 1, 2]
 
 
 def test_questions_are_listed_without_their_whole_answers(

@@ -118,7 +118,7 @@ def test_without_its_video_or_poses_an_answer_has_no_place(memory: Memory) -> No
     result = memory._placed(lost, None, no_progress).result
     assert result is not None
     assert isinstance(result.place, NotLocalized)
-    assert "no longer there" in result.place_words
+    assert "no longer where it was" in result.place_words
 
 
 def test_with_a_video_its_places_are_forgotten(memory: Memory) -> None:

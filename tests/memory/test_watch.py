@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
 import threading
 import time
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -84,21 +86,81 @@ def test_a_file_is_watched_in_segments(memory: Memory, walk: Path) -> None:
     seen = named(events, "seen")
     assert {e["object"] for e in seen} == {"square"}
     assert seen[-1]["video"] == entries[-1].id
+    rows = memory.catalogue.rows("SELECT * FROM sightings ORDER BY id")  # as it is told, so it is kept
+    assert [(row["video_id"], row["question_id"], row["sure"]) for row in rows] == [
+        (event["video"], None, 1) for event in seen
+    ]
+    (saved,) = memory.objects
+    last = datetime.fromisoformat(seen[-1]["until"])
+    assert abs(saved.last_seen - last) < timedelta(milliseconds=1)
     answer = memory.ask("square")
     assert answer.sightings[0].seen_until.isoformat() == seen[-1]["until"]
-    assert next(iter(memory.objects)).last_seen is not None
     assert json.loads(json.dumps(events)) == events
 
 
 def test_old_recordings_go(memory: Memory, walk: Path) -> None:
-    watched(memory, walk, segment_s=1.0, keep=timedelta(seconds=2.5))
+    watched(memory, walk, segment_s=1.0, keep_days=2.5 / 86400)
     entries = memory.list()
     assert [e.start.time.second for e in entries] == [34, 35, 36]
     recordings = memory.folder / "recordings" / "hall"
     assert sorted(recordings.glob("*.mp4")) == [e.path for e in entries]
-    watched(memory, walk, segment_s=1.0, keep_bytes=entries[-1].path.stat().st_size + 1)
+    events = watched(memory, walk, segment_s=1.0, keep_gb=(entries[-1].path.stat().st_size + 1) / 1e9)
+    assert named(events, "damaged") == []
     assert len(memory.list()) == 1
     assert memory.catalogue.check() == []
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 0.0, math.nan])
+@pytest.mark.parametrize("option", ["segment_s", "fps", "keep_days", "keep_gb"])
+def test_options_that_would_keep_nothing(option: str, wrong: float) -> None:
+    with pytest.raises(ConfigError, match="must be above 0"):
+        WatchOptions(**{option: wrong})
+
+
+def test_what_is_kept_for_ever(memory: Memory, walk: Path) -> None:
+    for options in ({"keep_days": math.inf, "keep_gb": math.inf}, {"keep_days": 1e12}):
+        watched(memory, walk, **options)
+        assert len(memory.list()) == 3
+
+
+def test_a_recording_that_is_removed_before_it_is_read(
+    memory: Memory, walk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no damage: as when retention removes what is just recorded anew."""
+    add = Memory.add
+    removed: list[Path] = []
+
+    def remove_first(memory: Memory, path: Path, *, camera: str) -> Any:
+        if not removed:
+            removed.append(path)
+            path.unlink()
+        return add(memory, path, camera=camera)
+
+    monkeypatch.setattr(Memory, "add", remove_first)
+    events = watched(memory, walk)
+    assert [event["event"] for event in events] == ["segment", "segment"]
+
+
+def test_a_recording_that_is_removed_while_objects_are_looked_for_in_it(
+    memory: Memory, walk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        memory.objects.save(name, red_square())
+    ask = Localizer.ask
+
+    def remove(localizer: Localizer, *question: Any) -> Any:
+        for entry in memory.list()[:1] if not removed else []:
+            removed.append(entry.path)
+            memory.remove(entry)
+            raise VideoError("gone")
+        return ask(localizer, *question)
+
+    removed: list[Path] = []
+    monkeypatch.setattr(Localizer, "ask", remove)
+    events = watched(memory, walk)
+    assert len(removed) == 1
+    assert len(named(events, "segment")) == 3
+    assert {event["object"] for event in named(events, "seen")} == {"a", "b"}
 
 
 def test_darkness_is_kept_too(memory: Memory, tmp_path: Path) -> None:
@@ -228,6 +290,102 @@ def test_a_camera_that_goes_away_is_waited_for(memory: Memory, monkeypatch: pyte
     assert events[0]["camera"] == "hall_local_stream_1"
     assert "secret" not in json.dumps(events)
     assert sum(e.info.num_frames for e in memory.list()) == 10
+
+
+def test_what_was_recorded_can_be_asked_while_the_camera_is_away(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment in work is not kept back until the camera is there again."""
+    stop = threading.Event()
+    flaky = FlakyCamera(stop)
+    flaky.opened = 2  # it answers at once
+    monkeypatch.setattr(Camera, "_opened", lambda camera: flaky.open())
+    events: list[str] = []
+
+    def report(event: dict[str, Any]) -> None:
+        events.append(event["event"])
+        if event["event"] == "segment" and "disconnected" in events:
+            stop.set()
+
+    started = time.monotonic()
+    monkeypatch.setattr(camera_module, "FIRST_PAUSE_S", 60.0)
+    watch(memory, Camera("rtsp://hall/1"), WatchOptions(fps=1000.0), report, stop)
+    assert time.monotonic() - started < 50
+    assert sorted(events) == ["connected", "disconnected", "segment"]
+
+
+def test_a_fast_camera_is_read_at_the_rate_and_a_missing_one_asked_less_and_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thirty frames a second for two seconds, then nobody answers eight times; then it is there again."""
+    now, pauses, opened = [START], [], []
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return now[0]
+
+    class Waiting(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout)
+            if len(pauses) == 10:
+                self.set()
+            return self.is_set()
+
+    class Fast:
+        def decode(self, video: int) -> Iterator[av.VideoFrame]:
+            for number in range(60):
+                now[0] += timedelta(seconds=1 / 30)
+                yield av.VideoFrame.from_ndarray(image(0, number), format="rgb24")
+
+    @contextmanager
+    def open_it(camera: Camera) -> Iterator[Fast]:
+        opened.append(camera)
+        if 2 <= len(opened) <= 9:
+            raise OSError(111, "Connection refused")
+        yield Fast()
+
+    monkeypatch.setattr(camera_module, "datetime", Clock)
+    monkeypatch.setattr(Camera, "_opened", open_it)
+    times = [frame.time for frame in Camera("rtsp://hall/1").frames(5.0, Waiting(), lambda *_: None)]
+    gaps = [(b - a).total_seconds() for a, b in pairwise(times)]
+    assert len(times) == 20
+    assert gaps == pytest.approx([0.2] * 19, abs=1e-3)
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, 1]
+
+
+def test_a_stream_over_the_network(memory: Memory, walk: Path) -> None:
+    """MPEG-TS over TCP, sent twice: the camera connects again."""
+    stop, events = threading.Event(), []
+    sent = walk.with_suffix(".ts")
+    with av.open(str(walk)) as source, av.open(str(sent), "w", format="mpegts") as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                target.mux(packet)
+
+    def serve() -> None:
+        for _ in range(2):
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(sent.read_bytes())
+
+    def report(event: dict[str, Any]) -> None:
+        events.append(event["event"])
+        if events.count("disconnected") == 2:
+            stop.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        camera = Camera(f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        watch(memory, camera, WatchOptions(name="hall", fps=1000.0), report, stop)
+    assert [kind for kind in events if kind != "segment"] == ["connected", "disconnected"] * 2
+    entries = memory.list()
+    assert len(entries) == events.count("segment") == 2
+    assert all(0 < entry.info.num_frames <= 70 for entry in entries)
+    shown = Video.open(entries[0].path).frame(0).rgb
+    assert np.abs(shown.astype(int) - image(0, 0)).mean() < 8
 
 
 def test_what_is_no_camera(memory: Memory) -> None:

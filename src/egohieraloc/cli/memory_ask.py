@@ -16,7 +16,6 @@ from egohieraloc.errors import DataError, QueryError
 from egohieraloc.files import atomic_path
 from egohieraloc.geometry.given import gaps
 from egohieraloc.progress import progress_bars
-from egohieraloc.video.reader import Video
 
 if TYPE_CHECKING:
     from egohieraloc.localize import SpaceSources
@@ -49,7 +48,7 @@ def ask(
 ) -> None:
     """Find the last appearance of an object in all videos.
 
-    Exit code 0: found; 3: not found; 2: a mistake in the command or a file.
+    Exit code 0: found; 3: not found; 2: a mistake in the command or a file, or no video to ask.
     """
     from egohieraloc.memory.shelf import Shelf
     from egohieraloc.memory.wall_clock import parse_time
@@ -60,7 +59,7 @@ def ask(
     if name is not None:
         Shelf(memory, create=False).objects.id_of(name)  # before seconds are spent on the network
     opened = open_memory(memory, system)
-    source = None if from_video is None else Video.reopen(opened.find(from_video).source)
+    source = None if from_video is None else opened.open_video(from_video)
     sources = _sources(space, opened, video, in_3d=in_3d, device=system.device)
     with progress_bars(enabled=not json) as progress:
         sought = name if name is not None else asked.read(source)
@@ -73,9 +72,8 @@ def ask(
 
 
 def _show(answer: MemoryAnswer, opened: Memory, out: Path | None, *, json: bool) -> None:
-    if answer.result is None and (json or out) and not answer.remembered:
-        nothing = "The memory holds no video to ask. Add some: `egohieraloc memory add VIDEO`."
-        raise DataError(answer.summary if answer.unanswered else nothing)
+    if answer.nothing_asked:
+        raise DataError(answer.summary)
     if out is not None:
         _save(answer, opened, out)
     if json:
@@ -98,7 +96,8 @@ def _save(answer: MemoryAnswer, opened: Memory, out: Path) -> None:
     from egohieraloc.report.build import save_report
 
     if answer.result is not None:
-        save_report(answer.result, out)
+        there = answer.video is not None and answer.video.exists
+        save_report(answer.result, out, with_video=there)
     shown = next((s for s in (*answer.sightings[:1], *answer.remembered) if not s.video.exists), None)
     jpeg = shown and opened.thumbnail(shown.video, shown.shown[0] if shown.shown else shown.end_s)
     if jpeg:
@@ -114,4 +113,4 @@ def _sources(
         return None
     if not videos or len(videos) > 1:
         raise typer.BadParameter("Poses, depth and what makes them metric are of one video: give --video.")
-    return given.sources(Video.reopen(opened.find(videos[0]).source), in_3d=in_3d, device=device)
+    return given.sources(opened.open_video(videos[0]), in_3d=in_3d, device=device)

@@ -11,7 +11,6 @@ import typer
 from egohieraloc.cli import common
 from egohieraloc.cli.memory_folder import DEFAULT_FOLDER, Folder, FromVideo, Json
 from egohieraloc.errors import QueryError
-from egohieraloc.video.reader import Video
 
 
 def objects(
@@ -33,7 +32,7 @@ def objects(
         raise QueryError("Say under which name to save it: --save NAME.")
     opened = Shelf(memory, create=save is not None)
     if save is not None:
-        source = None if from_video is None else Video.reopen(opened.find(from_video).source)
+        source = None if from_video is None else opened.open_video(from_video)
         opened.objects.save(save, asked.read(source))
     if remove is not None:
         opened.objects.remove(remove)

@@ -13,6 +13,7 @@ import typer
 from egohieraloc.cli import common
 from egohieraloc.cli.memory_folder import DEFAULT_FOLDER, Folder, Json, Zone, open_memory, zone_of
 from egohieraloc.errors import ConfigError, VideoError
+from egohieraloc.memory.catalogue import FILE, RECORDINGS
 from egohieraloc.progress import progress_bars
 from egohieraloc.video.folder import ENDINGS
 from egohieraloc.video.reader import Video
@@ -54,7 +55,7 @@ def add(
     opened = open_memory(memory, system, create=True)
     if ray is not None:
         readable = [video for video in map(partial(_opened, folder_fps), found) if video is not None]
-        _read_on_ray(opened, readable, system, ray)
+        _read_on_ray(opened, readable, system, ray, start=given, zone=zone_of(zone))
     failed = 0
     for path in found:
         try:
@@ -81,6 +82,8 @@ def list_videos(memory: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
         return
     for entry in entries:
         print(_line(entry))
+    if not entries:
+        print(f"No video is in it. Add some: `egohieraloc memory add VIDEO --memory {memory}`.")
 
 
 def remove(
@@ -91,13 +94,15 @@ def remove(
     from egohieraloc.memory.shelf import Shelf
 
     opened = Shelf(memory, create=False)
-    for video in videos:
-        entry = opened.find(video)
+    found = [opened.find(video) for video in videos]  # all of them, before the first is removed
+    for entry in {each.id: each for each in found}.values():
         opened.remove(entry)
         print(f"Removed {entry.path.name}.")
 
 
-def _read_on_ray(opened: Memory, videos: Sequence[Video], given: common.SystemOptions, address: str) -> None:
+def _read_on_ray(
+    opened: Memory, videos: Sequence[Video], given: common.SystemOptions, address: str, **times: Any
+) -> None:
     """Workers run the engine that runs here: features of another one are other features."""
     from egohieraloc.memory.cluster import System, read_on_ray
 
@@ -106,15 +111,17 @@ def _read_on_ray(opened: Memory, videos: Sequence[Video], given: common.SystemOp
     device = "cpu" if predictor.engine == "openvino" else given.device
     system = System(model, device, predictor.engine, rate, tuple(given.settings or ()), opened.cache)
     with progress_bars() as progress:
-        read_on_ray(opened, videos, system, address, progress=progress)
+        read_on_ray(opened, videos, system, address, progress=progress, **times)
 
 
 def _videos_in(paths: Iterable[Path]) -> Iterator[Path]:
     """Files, folders of images, and the videos of other folders however deep, in the order of their names.
-    An answer that was saved among them is no video: its overlay would answer later questions."""
+    An answer that was saved among them is no video: its overlay would answer later questions. Nor is what a
+    camera recorded into a memory."""
     for path in paths:
-        answers = {file.parent for file in path.rglob("result.json")}
-        inside = sorted(file for file in path.rglob("*") if answers.isdisjoint(file.parents))
+        others = {file.parent for file in path.rglob("result.json")}
+        others |= {file.parent / RECORDINGS for file in path.rglob(FILE)}
+        inside = sorted(file for file in path.rglob("*") if others.isdisjoint(file.parents))
         videos = [p for p in inside if p.suffix.lower() in VIDEO_ENDINGS and p.is_file()]
         if path.is_dir() and not videos and not any(p.suffix.lower() in ENDINGS for p in inside):
             raise VideoError(f"The folder {path} holds neither videos nor images.")
@@ -132,7 +139,7 @@ def _opened(folder_fps: float, path: Path) -> Video | None:
 def _line(entry: VideoEntry) -> str:
     notes = [] if entry.start.origin in ("given", "file name") else [f"time from the {entry.start.origin}"]
     notes += [] if entry.ready else ["not complete: add it again"]
-    notes += [] if entry.exists else ["the file is gone"]
+    notes += {"gone": ["the file is gone"], "replaced": ["the file is another one now"]}.get(entry.state, [])
     note = f" ({', '.join(notes)})" if notes else ""
     minutes, seconds = divmod(round(entry.duration_s), 60)
     return f"{entry.id}  {entry.start.time:%Y-%m-%d %H:%M:%S}  {minutes:3d}:{seconds:02d}  {entry.path}{note}"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 import threading
 from contextlib import ExitStack
-from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -24,8 +24,12 @@ def watch(
     memory: Folder = DEFAULT_FOLDER,
     name: Annotated[str | None, typer.Option(help="Name of the camera; by default from its address.")] = None,
     segment: Annotated[float, typer.Option(help="Seconds after which what was seen can be asked.")] = 30.0,
-    keep_days: Annotated[float | None, typer.Option(help="Forget recordings older than this.")] = None,
-    keep_gb: Annotated[float | None, typer.Option(help="Keep at most this much of recordings.")] = None,
+    keep_days: Annotated[
+        float, typer.Option(help="Forget recordings older than this.", show_default=False)
+    ] = math.inf,
+    keep_gb: Annotated[
+        float, typer.Option(help="Keep at most this much of recordings.", show_default=False)
+    ] = math.inf,
     webhook: Annotated[
         str | None, typer.Option(help="POST an event to this address when a saved object is seen.")
     ] = None,
@@ -45,8 +49,8 @@ def watch(
         name=name,
         segment_s=segment,
         fps=opened.localizer.config.search.fps or 5.0,
-        keep=None if keep_days is None else timedelta(days=keep_days),
-        keep_bytes=None if keep_gb is None else round(keep_gb * 1e9),
+        keep_days=keep_days,
+        keep_gb=keep_gb,
     )
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):  # the segment in work is finished and read

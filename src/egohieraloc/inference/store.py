@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from egohieraloc.errors import OutputError
+from egohieraloc.errors import ConfigError, OutputError
 from egohieraloc.files import atomic_path, being_written, is_ours, private_folder
 from egohieraloc.inference.packing import PackedFeatures
 
@@ -41,6 +41,17 @@ def default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "egohieraloc"
 
 
+def cache_limit_bytes() -> float:
+    """How large a cache may grow: $EGOHIERALOC_CACHE_GB, or 20 GB."""
+    given = os.environ.get("EGOHIERALOC_CACHE_GB")
+    if not given:
+        return DEFAULT_LIMIT_BYTES
+    with suppress(ValueError):
+        if (gigabytes := float(given)) >= 0:
+            return gigabytes * 1e9
+    raise ConfigError(f"EGOHIERALOC_CACHE_GB is a number of gigabytes, such as 100, got '{given}'.")
+
+
 class FeatureStore:
     """Chunks of one video, model and sampling rate."""
 
@@ -53,6 +64,7 @@ class FeatureStore:
     @classmethod
     def of(cls, cache: Path, key: str) -> FeatureStore:
         """The store with that key."""
+        cache_limit_bytes()  # a mistake in it is told before anything is read
         store = cls(cache / f"features-{FORMAT}-{key}", cache=cache)
         try:
             private_folder(store.folder)
@@ -114,9 +126,10 @@ class FeatureStore:
         return self.folder / f"chunk-{number:06d}.safetensors"
 
 
-def trim_cache(cache: Path, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+def trim_cache(cache: Path, *, limit_bytes: float | None = None) -> None:
     """Throw out what was used longest ago, chunks of features and unfinished work on camera poses, until the
-    rest fits."""
+    rest fits. The limit is that of the environment unless given."""
+    limit_bytes = cache_limit_bytes() if limit_bytes is None else limit_bytes
     found = sorted(_disposable(cache))
     total = sum(size for _, size, _ in found)
     for _, size, path in found:

@@ -21,6 +21,11 @@ SHARE = 0.5  # of the highest confidence: `temporal.weighed_share` between video
 OTHERS = 3  # further videos that are asked, for earlier sightings, once the answer is settled
 # Of a video that is gone, moments that look like the query; of one that was removed meanwhile, None.
 VideoAnswer = Result | tuple[Sighting, ...] | None
+STATES = {
+    "there": "cannot be read",
+    "gone": "is no longer there",
+    "replaced": "is no longer the video that was added",
+}
 AskVideo = Callable[[VideoEntry, float | None], VideoAnswer]  # until which second
 
 
@@ -35,7 +40,15 @@ class MemoryAnswer:
     found: bool
     remembered: tuple[Sighting, ...] = ()  # of videos that are gone: what looks like it, from memory alone
     unanswered: tuple[VideoEntry, ...] = ()  # neither the video nor a memory of it is there
+    incomplete: tuple[VideoEntry, ...] = ()  # not asked: adding them was stopped
+    until: datetime | None = None
+    video: VideoEntry | None = None  # that `result` is of
     question: int | None = None  # number under which it is kept
+
+    @property
+    def nothing_asked(self) -> bool:
+        """Whether there was no video to ask."""
+        return self.result is None and not self.remembered
 
     @property
     def summary(self) -> str:
@@ -44,22 +57,30 @@ class MemoryAnswer:
         if self.found and self.result is not None and self.result.place_words:
             words.append(self.result.place_words)
         if self.found and not self.sightings[0].video.exists:
-            words.append(f"The file {self.sightings[0].video.path} is no longer there; this is from memory.")
+            entry = self.sightings[0].video
+            words.append(f"The file {entry.path} {STATES[entry.state]}; this is from memory.")
         if self.remembered:
             entry, moment = self.remembered[0].video, _moment(self.remembered[0])
-            state = "is no longer the video that was added" if entry.exists else "is gone"
-            words.append(
-                f"The file {entry.path} {state}; unverified, from memory, it looks most like it {moment}."
-            )
+            state = f"{STATES[entry.state]}; unverified, from memory"
+            words.append(f"The file {entry.path} {state}, it looks most like it {moment}.")
         if self.unanswered:
             names = ", ".join(entry.path.name for entry in self.unanswered)
             reason = "the file is gone, damaged or replaced and another network remembers it"
             words.append(f"Not asked, since {reason}: {names}.")
+        if self.incomplete:
+            names = ", ".join(str(entry.path) for entry in self.incomplete)
+            words.append(f"Not asked, since adding it was stopped: {names}. Add it again.")
         return " ".join(words)
 
     @property
     def seen_words(self) -> str:
         """Where it was last seen, or that it was not."""
+        if self.nothing_asked:
+            if self.unanswered or self.incomplete:
+                return "No video could be asked."
+            if self.until is not None:
+                return f"No video of the memory began before {self.until:%Y-%m-%d %H:%M:%S}."
+            return "The memory holds no video to ask: add some with `egohieraloc memory add`."
         if not self.found:
             best = f" The closest is {_moment(self.sightings[0])}." if self.sightings else ""
             return f"Not found.{best}"
@@ -79,7 +100,7 @@ def ask_all(
     guesses: list[tuple[Sighting, Result]] = []
     remembered: list[Sighting] = []
     unanswered: list[VideoEntry] = []
-    nothing: Result | None = None  # of a video in which nothing even resembles it
+    nothing: tuple[VideoEntry, Result] | None = None  # a video in which nothing even resembles it
     for done, entry in enumerate(worth_asking(entries, until, sure, others)):
         progress("videos", done, len(entries))
         result = ask(entry, seconds_of(entry, until))
@@ -91,7 +112,7 @@ def ask_all(
             continue
         sighting = sighting_of(entry, result)
         if sighting is None:
-            nothing = nothing or result
+            nothing = nothing or (entry, result)
         elif result.found:
             sure.append((sighting, result))
         else:  # of guesses the best is kept
@@ -100,12 +121,15 @@ def ask_all(
     remembered.sort(key=lambda s: s.score, reverse=True)
     told = in_order(sure) if sure else guesses[::-1]
     most = 1 + others
+    video, answer = (told[0][0].video, told[0][1]) if told else nothing or (None, None)
     return MemoryAnswer(
-        told[0][1] if told else nothing,
+        answer,
         tuple(sighting for sighting, _ in told[:most]),
         bool(sure),
         tuple(remembered[:most]),
         tuple(unanswered),
+        until=until,
+        video=video,
     )
 
 

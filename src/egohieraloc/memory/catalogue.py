@@ -20,8 +20,9 @@ from filelock import FileLock
 from egohieraloc.errors import DataError, EgoHieraLocError, OutputError
 from egohieraloc.files import private_folder
 
-VERSION = 2
+VERSION = 3
 FILE = "catalogue.sqlite"
+RECORDINGS = "recordings"  # the folder beside it, of what cameras recorded
 APPLICATION = 0x45474F4C  # "EGOL", in the header of the file
 WAIT_S = 60.0  # for other writers
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,6 +41,8 @@ CREATE TABLE videos (
     start_offset_s INTEGER NOT NULL, -- of the zone it was recorded in
     start_origin TEXT NOT NULL,
     camera TEXT,
+    size INTEGER,                    -- of the file when it was last seen to hold this video, in bytes
+    mtime_ns INTEGER,                -- when it had been written
     added_us INTEGER NOT NULL,
     ready INTEGER NOT NULL DEFAULT 0
 ) STRICT;
@@ -152,6 +155,11 @@ class Catalogue:
                 raise
             connection.execute("COMMIT")
 
+    def shrink(self) -> None:
+        """Give back the room of what was removed; the file is shorter once no reader looks at the old one."""
+        with self._told():  # a script goes through all pages, `execute` stops after the first
+            self._connection().executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(PASSIVE)")
+
     def check(self) -> list[str]:
         """What is wrong with the file: nothing, in a sound one."""
         broken = [row[0] for row in self.rows("PRAGMA integrity_check") if row[0] != "ok"]
@@ -180,6 +188,7 @@ class Catalogue:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if version == 0 and tables == 0:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(
                 f"BEGIN; {SCHEMA}; PRAGMA application_id = {APPLICATION}; "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, tzinfo
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -62,42 +63,45 @@ def segments(video_id: str, source: VideoSource, count: int) -> list[Segment]:
 
 
 def read_on_ray(
-    memory: Memory, videos: Sequence[Video], system: System, address: str, *, progress: Progress = no_progress
+    memory: Memory,
+    videos: Sequence[Video],
+    system: System,
+    address: str,
+    *,
+    start: datetime | None = None,
+    zone: tzinfo | None = None,
+    progress: Progress = no_progress,
 ) -> None:
-    """Read all that is new of some videos on a cluster; `Memory.add` then finds their features there."""
-    wanted = list(_new_segments(memory, videos, system.fps))
-    for done, (segment, thumbnails) in enumerate(_on_ray(wanted, system, address), start=1):
-        memory.videos.add_thumbnails(segment.video_id, thumbnails)
-        progress("encode", done, len(wanted))
-
-
-def _new_segments(memory: Memory, videos: Sequence[Video], fps: float | None) -> Iterator[Segment]:
-    for video in videos:
-        entry = memory.begin(video)
-        if not entry.ready:
-            yield from segments(entry.id, video.source, len(video.sample_indices(fps)))
-
-
-def _on_ray(
-    wanted: Sequence[Segment], system: System, address: str
-) -> Iterator[tuple[Segment, list[Thumbnail]]]:
+    """Read all that is new of some videos on a cluster; `Memory.add` then finds their features there.
+    Nothing is noted of them before the cluster is there."""
     with ray_cluster(address) as ray:
-        share = GPU_SHARE if ray.cluster_resources().get("GPU") else 0
-        remote = ray.remote(read_segment).options(max_retries=RETRIES, num_gpus=share)
-        width = IN_FLIGHT * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        left = iter(wanted)
-        running: dict[Any, Segment] = {remote.remote(system, s): s for s in islice(left, width)}
-        while running:
-            (ready, *_), _ = ray.wait(list(running), num_returns=1)
-            segment = running.pop(ready)
-            try:
-                yield segment, ray.get(ready)
-            except ray.exceptions.WorkerCrashedError:
-                raise EgoHieraLocError(
-                    f"Workers died {RETRIES + 1} times while they read {segment.source.path}, perhaps for "
-                    "lack of memory. What was read is kept; run the same command to go on."
-                ) from None
-            running |= {remote.remote(system, s): s for s in islice(left, 1)}
+        wanted: list[Segment] = []
+        for video in videos:
+            entry = memory.begin(video, start=start, zone=zone)
+            if not entry.ready:
+                wanted += segments(entry.id, video.source, len(video.sample_indices(system.fps)))
+        for done, (segment, thumbnails) in enumerate(_on_ray(ray, wanted, system), start=1):
+            memory.videos.add_thumbnails(segment.video_id, thumbnails)
+            progress("encode", done, len(wanted))
+
+
+def _on_ray(ray: Any, wanted: Sequence[Segment], system: System) -> Iterator[tuple[Segment, list[Thumbnail]]]:
+    share = GPU_SHARE if ray.cluster_resources().get("GPU") else 0
+    remote = ray.remote(read_segment).options(max_retries=RETRIES, num_gpus=share)
+    width = IN_FLIGHT * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    left = iter(wanted)
+    running: dict[Any, Segment] = {remote.remote(system, s): s for s in islice(left, width)}
+    while running:
+        (ready, *_), _ = ray.wait(list(running), num_returns=1)
+        segment = running.pop(ready)
+        try:
+            yield segment, ray.get(ready)
+        except ray.exceptions.WorkerCrashedError:
+            raise EgoHieraLocError(
+                f"Workers died {RETRIES + 1} times while they read {segment.source.path}, perhaps for "
+                "lack of memory. What was read is kept; run the same command to go on."
+            ) from None
+        running |= {remote.remote(system, s): s for s in islice(left, 1)}
 
 
 def read_segment(system: System, segment: Segment) -> list[Thumbnail]:

@@ -27,7 +27,7 @@ from egohieraloc.localize import Localizer, SpaceSources
 from egohieraloc.memory.asking import OTHERS, MemoryAnswer, VideoAnswer, ask_all, seconds_of
 from egohieraloc.memory.shelf import Shelf
 from egohieraloc.memory.thumbnails import slots, to_jpeg, watched
-from egohieraloc.memory.values import Sighting, VideoEntry
+from egohieraloc.memory.values import FileStamp, Sighting, VideoEntry
 from egohieraloc.memory.videos import Known, Videos
 from egohieraloc.memory.wall_clock import Start, aware, start_of
 from egohieraloc.memory.without_video import without_video
@@ -100,18 +100,28 @@ class Memory(Shelf):
             return self.videos.begin(new)
         if start is not None:
             return self.videos.set_start(entry, Start(aware(start, zone), "given"))
+        if zone is not None and entry.start.origin != "given":
+            began = start_of(video, zone=zone)
+            if _differ_in_zone(began.time, entry.start.time):
+                return self.videos.set_start(entry, began)
         return entry
 
     def knows(self, video: Video) -> VideoEntry | None:
         """The entry of a video that was added before, wherever its file was then."""
         entry = self.videos.with_content(video.content_hash)
-        if entry is not None and not entry.exists:
-            entry = self.videos.moved(entry, video.source)
+        if entry is None:
+            return None
+        return self._current(entry) if entry.exists else self.videos.found(entry, video.source)
+
+    def _current(self, entry: VideoEntry) -> VideoEntry:
+        """The entry; of a file that was written anew with the same content it is noted when."""
+        if entry.stamp != FileStamp.of(entry.path) and entry.exists:
+            return self.videos.found(entry, entry.source)
         return entry
 
     def ask(
         self,
-        query: Query | str,
+        query: Query | str | Path,
         *,
         until: datetime | None = None,
         videos: Iterable[VideoEntry | str] | None = None,
@@ -122,16 +132,19 @@ class Memory(Shelf):
     ) -> MemoryAnswer:
         """Where was this last seen, anywhere? See asking.py; of many videos the likely ones are asked.
 
-        query: a query, or the name of a saved object; until: the query time, by the wall clock; videos: only
-        these (entries, ids or paths); others: so many further videos are asked, for earlier sightings, once
-        the answer is settled; in_3d: also where it is in the space of the video that answers, of which
-        `space` may tell more. The question and its answer are kept in `questions`.
+        query: a query, the name of a saved object, or the path (a `Path`) of an image; until: the query time,
+        by the wall clock; videos: only these (entries, ids or paths); others: so many further videos are
+        asked, for earlier sightings, once the answer is settled; in_3d: also where it is in the space of the
+        video that answers, of which `space` may tell more. The question and its answer are kept in
+        `questions`.
         """
         object_id = self.objects.id_of(query) if isinstance(query, str) else None
         sought = self.objects[query] if isinstance(query, str) else query
+        sought = Query.from_image(sought) if isinstance(sought, Path) else sought
         until = None if until is None else aware(until)
         chosen = self.list() if videos is None else [self.find(video) for video in videos]
-        ready = [entry for entry in chosen if entry.ready]
+        begun = [e for e in chosen if until is None or e.start.time < until]
+        ready = [self._current(entry) for entry in begun if entry.ready]
         answer = ask_all(
             self._likely(sought, ready, until, progress),
             lambda entry, until_s: self._ask(sought, entry, until_s, progress),
@@ -139,6 +152,7 @@ class Memory(Shelf):
             others=others,
             progress=progress,
         )
+        answer = replace(answer, incomplete=tuple(entry for entry in begun if not entry.ready))
         if in_3d:
             answer = self._placed(answer, space, progress)
         return replace(answer, question=self.questions.keep(sought, answer, object_id, until))
@@ -150,12 +164,11 @@ class Memory(Shelf):
         and those that cannot be searched so."""
         if len(entries) <= FEW:
             return entries
-        begun = [entry for entry in entries if until is None or entry.start.time < until]
-        known, others = self._known(begun, until)
+        known, others = self._known(entries, until)
         try:
             likely = self.localizer.likely(query, [video for _, video in known], progress=progress)
         except VideoError:  # a file that must be read again cannot be: its memory will say what it knows
-            return begun
+            return entries
         return [*others, *(known[number][0] for number in likely)]
 
     def _known(
@@ -182,7 +195,7 @@ class Memory(Shelf):
         if not entry.exists and (space is None or space.cameras is None):
             cameras = self.questions.cameras_of(entry.id)
             if cameras is None:
-                reason = "the file of the video is no longer there, and no camera poses of it are known"
+                reason = "the video is no longer where it was, and no camera poses of it are known"
                 return replace(answer, result=replace(answer.result, place=NotLocalized(reason)))
             space = replace(space or SpaceSources(), cameras=cameras)
         return replace(answer, result=self.localizer.place(answer.result, space, progress=progress))
@@ -214,16 +227,15 @@ class Memory(Shelf):
             except VideoError:  # gone or damaged
                 return ()
         searched = before(encoded, until_s)
-        try:
-            return self.localizer.ask(query, searched, progress=progress)
-        except VideoError:  # it would have to be read again, and is gone, another one or damaged
-            return self._recalled(query, entry, searched)
+        if entry.exists:
+            with suppress(VideoError):  # it would have to be read again, and cannot be
+                return self.localizer.ask(query, searched, progress=progress)
+        return self._recalled(query, entry, searched)
 
     def _recalled(self, query: Query, entry: VideoEntry, searched: EncodedVideo) -> VideoAnswer:
         """What is left of a video: an answer from its features, or what it is remembered by."""
-        if not entry.exists:
-            with suppress(VideoError):
-                return self.localizer.ask(query, without_video(searched))
+        with suppress(VideoError):
+            return self.localizer.ask(query, without_video(searched))
         glimpses = self.localizer.recall(query, searched, most=GLIMPSES)
         return tuple(Sighting(entry, g.start_s, g.end_s, g.similarity, None) for g in glimpses)
 
@@ -243,6 +255,13 @@ class Memory(Shelf):
         locks = self.folder / "locks"
         locks.mkdir(exist_ok=True)
         return FileLock(str(locks / f"{content[:2]}.lock"))
+
+
+def _differ_in_zone(one: datetime, other: datetime) -> bool:
+    """The same moment, or the same reading of a clock: not so where a file was given another name."""
+    clocks = [time.replace(tzinfo=None) for time in (one, other)]
+    same = one == other or clocks[0] == clocks[1]
+    return same and one.utcoffset() != other.utcoffset()
 
 
 class _Thumbnails:

@@ -48,6 +48,7 @@ class SavedObjects:
         with self._catalogue.change() as db:
             db.execute(asked, (number,))
             db.execute("DELETE FROM objects WHERE id = ?", (number,))
+        self._catalogue.shrink()
 
     def __getitem__(self, name: str) -> Query:
         """All reference images of an object as one query."""

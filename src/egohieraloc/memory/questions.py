@@ -17,7 +17,7 @@ from egohieraloc.memory.catalogue import Catalogue, from_us, to_us
 from egohieraloc.memory.thumbnails import to_jpeg
 from egohieraloc.memory.values import Question, Sighting
 from egohieraloc.memory.videos import ENTRY, entry_of
-from egohieraloc.memory.views import read_views, write_views
+from egohieraloc.memory.views import read_views, scaled, shrunk, write_views
 from egohieraloc.query import Query
 from egohieraloc.result import Result
 from egohieraloc.types import Box
@@ -39,10 +39,13 @@ class Questions:
         self._catalogue = catalogue
 
     def keep(self, query: Query, answer: MemoryAnswer, object_id: int | None, until: datetime | None) -> int:
-        """Keep a question and its answer; the number they are kept under."""
+        """Keep a question and its answer; the number they are kept under. Images that are not of a saved
+        object are kept small."""
+        small = shrunk(query) if object_id is None else query
         document = None
         if answer.result is not None:
-            document = zlib.compress(json.dumps(answer.result.to_dict(), allow_nan=False).encode())
+            result = _with_query(answer.result, small)
+            document = zlib.compress(json.dumps(result.to_dict(), allow_nan=False).encode())
         chosen = answer.sightings[0].video.id if answer.sightings else None
         with self._catalogue.change() as db:
             there = db.execute("SELECT id FROM objects WHERE id = ?", (object_id,)).fetchone()
@@ -58,7 +61,7 @@ class Questions:
             )  # fmt: skip
             number = int(cursor.lastrowid or 0)
             if object_id is None:
-                write_views(db, query, "question_id", number)
+                write_views(db, small, "question_id", number)
             for sighting in (*answer.sightings, *answer.remembered):
                 sure = answer.found and sighting.box is not None
                 write_sighting(db, sighting, sure=sure, object_id=object_id, question_id=number)
@@ -108,6 +111,7 @@ class Questions:
         self._row(number)
         with self._catalogue.change() as db:
             db.execute("DELETE FROM questions WHERE id = ?", (number,))
+        self._catalogue.shrink()
 
     def _row(self, number: int) -> sqlite3.Row:
         row = self._catalogue.row("SELECT * FROM questions WHERE id = ?", number)
@@ -134,6 +138,15 @@ class Questions:
             )
             for row in asked
         ]
+
+
+def _with_query(result: Result, small: Query) -> Result:
+    """The answer to a query, told of the same query with smaller images."""
+    (height, width), (low, slim) = result.query.image.shape[:2], small.image.shape[:2]
+    mask = result.query_mask
+    if mask is not None and (height, width) != (low, slim):
+        mask = replace(mask, box=scaled(mask.box, slim / width, low / height))
+    return replace(result, query=small, query_mask=mask)
 
 
 def write_sighting(

@@ -6,12 +6,13 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from egohieraloc.errors import DataError
+from egohieraloc.errors import DataError, VideoError
 from egohieraloc.memory.catalogue import FILE, Catalogue
 from egohieraloc.memory.objects import SavedObjects
 from egohieraloc.memory.questions import Questions
 from egohieraloc.memory.values import VideoEntry
 from egohieraloc.memory.videos import Videos
+from egohieraloc.video.reader import Video
 
 
 class Shelf:
@@ -20,7 +21,8 @@ class Shelf:
     def __init__(self, folder: str | Path, *, create: bool = True) -> None:
         self.folder = Path(folder).resolve()
         if not create and not (self.folder / FILE).is_file():
-            raise DataError(f"There is no memory in {folder}. Make one: `egohieraloc memory add VIDEO`.")
+            make = f"egohieraloc memory add VIDEO --memory {folder}"
+            raise DataError(f"There is no memory in {folder}. Make one: `{make}`.")
         self.catalogue = Catalogue(self.folder)
         self.videos = Videos(self.catalogue)
         self.objects = SavedObjects(self.catalogue)
@@ -43,12 +45,22 @@ class Shelf:
         name, entries = str(video), self.list()
         for matching in (
             [e for e in entries if e.id == name],
-            [e for e in entries if e.path == Path(name).absolute()],
+            by_path := [e for e in entries if e.path == Path(name).absolute()],
+            [e for e in by_path if e.exists],  # of two the one that is there now
             [e for e in entries if e.path.name == name],
         ):
             if len(matching) == 1:
                 return matching[0]
         raise DataError(f"The memory has no single video '{name}'. `memory list` gives ids, paths and names.")
+
+    def open_video(self, video: VideoEntry | str | Path) -> Video:
+        """The video itself, where it is still there."""
+        entry = self.find(video)
+        if not entry.exists:
+            raise VideoError(
+                f"The video {entry.path} was moved, deleted or replaced. Add it where it is now."
+            )
+        return Video.reopen(entry.source)
 
     def remove(self, video: VideoEntry | str | Path) -> None:
         """Forget a video: its thumbnails, features and answers. A recording of a camera is deleted, unless

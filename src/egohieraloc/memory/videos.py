@@ -9,20 +9,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from egohieraloc.errors import DataError
 from egohieraloc.memory.catalogue import Catalogue, from_us, to_us
-from egohieraloc.memory.values import VideoEntry
+from egohieraloc.memory.values import FileStamp, VideoEntry
 from egohieraloc.memory.wall_clock import Start
 from egohieraloc.types import SampledVideo, VideoInfo, VideoSource
 
 ID_BYTES = 8
+REMOVED = "What was answered went with its video, which was removed."
 ENTRY = (
     "id, content, path, folder_fps, width, height, fps, num_frames, duration_s, "
-    "start_us, start_offset_s, start_origin, camera, ready"
+    "start_us, start_offset_s, start_origin, camera, ready, size, mtime_ns"
 )
 
 
@@ -60,15 +62,17 @@ class Videos:
     def begin(self, entry: VideoEntry) -> VideoEntry:
         """Note that a video is being added; the entry under its id, also where another process was first."""
         entry = replace(entry, id=secrets.token_hex(ID_BYTES), ready=False)
-        offset = entry.start.time.utcoffset()
+        offset, stamp = entry.start.time.utcoffset(), FileStamp.of(entry.path)
+        insert = f"INSERT OR IGNORE INTO videos ({ENTRY}, added_us) VALUES"
         with self._catalogue.change() as db:
             db.execute(
-                f"INSERT OR IGNORE INTO videos ({ENTRY}, added_us) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                f"{insert} (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (
                     entry.id, entry.content, entry.source.path, entry.source.folder_fps, entry.info.width,
                     entry.info.height, str(entry.info.fps), entry.info.num_frames, entry.duration_s,
                     to_us(entry.start.time), round(offset.total_seconds()) if offset else 0,
-                    entry.start.origin, entry.camera, 0, to_us(datetime.now(UTC)),
+                    entry.start.origin, entry.camera, 0, stamp and stamp.size, stamp and stamp.mtime_ns,
+                    to_us(datetime.now(UTC)),
                 ),
             )  # fmt: skip
         return self.with_content(entry.content) or entry
@@ -98,10 +102,14 @@ class Videos:
         )
         return None if row is None else str(row["engine"])
 
-    def moved(self, entry: VideoEntry, source: VideoSource) -> VideoEntry:
-        """The same content was found elsewhere."""
+    def found(self, entry: VideoEntry, source: VideoSource) -> VideoEntry:
+        """The same content was found, elsewhere or written anew."""
+        stamp = FileStamp.of(Path(source.path))
         with self._catalogue.change() as db:
-            db.execute("UPDATE videos SET path = ? WHERE id = ?", (source.path, entry.id))
+            db.execute(
+                "UPDATE videos SET path = ?, size = ?, mtime_ns = ? WHERE id = ?",
+                (source.path, stamp and stamp.size, stamp and stamp.mtime_ns, entry.id),
+            )
         return self.get(entry.id)
 
     def set_start(self, entry: VideoEntry, start: Start) -> VideoEntry:
@@ -117,9 +125,17 @@ class Videos:
     def remove(self, entry: VideoEntry, files: Iterable[str]) -> None:
         """Forget a video and what it answered. Its files are noted as trash in the same breath."""
         with self._catalogue.change() as db:
-            db.execute("UPDATE questions SET document = NULL WHERE video_id = ?", (entry.id,))
+            db.execute(
+                "UPDATE questions SET document = NULL, message = ? WHERE video_id = ?", (REMOVED, entry.id)
+            )
+            seen = "SELECT question_id FROM sightings WHERE video_id = ?"
+            db.execute(  # also what was only remembered of it
+                f"UPDATE questions SET message = ? WHERE id IN ({seen}) AND instr(message, ?)",
+                (REMOVED, entry.id, entry.path.name),
+            )
             db.execute("DELETE FROM videos WHERE id = ?", (entry.id,))
             db.executemany("INSERT OR IGNORE INTO trash VALUES (?)", [(path,) for path in files])
+        self._catalogue.shrink()
 
     def add_thumbnails(self, video_id: str, made: Iterable[tuple[int, float, bytes]]) -> None:
         """Slot, time in seconds and JPEG of each."""
@@ -169,4 +185,5 @@ def entry_of(row: sqlite3.Row | Mapping[str, Any]) -> VideoEntry:
         start=Start(from_us(row["start_us"], row["start_offset_s"]), row["start_origin"]),
         camera=row["camera"],
         ready=bool(row["ready"]),
+        stamp=None if row["mtime_ns"] is None else FileStamp(row["size"], row["mtime_ns"]),
     )

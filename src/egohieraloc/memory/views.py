@@ -14,6 +14,7 @@ from egohieraloc.query import Query
 from egohieraloc.types import Box, Bytes, Mask, Rgb
 
 Owner = Literal["object_id", "question_id"]
+LONG_SIDE_PX, LEAST_BOX_PX = 1024, 8  # of an image that is only shown, and of what is looked for in it
 
 
 def write_views(db: sqlite3.Connection, query: Query, owner: Owner, number: int) -> None:
@@ -25,6 +26,30 @@ def write_views(db: sqlite3.Connection, query: Query, owner: Owner, number: int)
             f"INSERT INTO views ({owner}, image, mask, x1, y1, x2, y2, seen_at_s) VALUES (?,?,?,?,?,?,?,?)",
             (number, image, mask, *view.box.xyxy, view.seen_at_s),
         )
+
+
+def shrunk(query: Query) -> Query:
+    """The same query with smaller images, enough to be shown."""
+    return Query.of_views(*map(_shrunk, query.views))
+
+
+def _shrunk(view: Query) -> Query:
+    height, width = view.image.shape[:2]
+    scale = max(LONG_SIDE_PX / max(height, width), LEAST_BOX_PX / min(view.box.width, view.box.height))
+    if scale >= 1:
+        return view
+    size = round(width * scale), round(height * scale)
+    mask = None
+    if view.mask is not None:
+        mask = cv2.resize(view.mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0
+    image = np.asarray(cv2.resize(view.image, size, interpolation=cv2.INTER_AREA), np.uint8)
+    box = scaled(view.box, size[0] / width, size[1] / height)
+    return Query(image, box, mask if mask is not None and mask.any() else None, view.seen_at_s)
+
+
+def scaled(box: Box, across: float, down: float) -> Box:
+    """A box in an image that became so many times as wide and as high."""
+    return Box(box.x1 * across, box.y1 * down, box.x2 * across, box.y2 * down)
 
 
 def read_views(rows: Sequence[sqlite3.Row]) -> Query:

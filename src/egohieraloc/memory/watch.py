@@ -1,26 +1,28 @@
 """Watching a camera: recorded in segments, each put into the memory as soon as it is whole.
 
 A thread records; this one reads the segments and looks for saved objects. Only paths wait between the two, so
-memory stays bounded, and a camera loses nothing while a segment is read. What a killed process has recorded
-but not read is found by the next one; the segment in work is lost.
+memory stays bounded, and a camera loses nothing while a segment is read. A segment ends when the camera goes
+away. What a killed process has recorded but not read is found by the next one; the segment in work is lost.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from queue import Empty, Full, Queue
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from egohieraloc.errors import ConfigError, QueryError, VideoError
+from egohieraloc.errors import ConfigError, EgoHieraLocError, QueryError, VideoError
 from egohieraloc.memory.asking import sighting_of
 from egohieraloc.memory.camera import Camera
+from egohieraloc.memory.catalogue import RECORDINGS
 from egohieraloc.memory.library import Memory
 from egohieraloc.memory.questions import write_sighting
 from egohieraloc.memory.recorder import UNFINISHED, Segment
@@ -29,6 +31,7 @@ from egohieraloc.memory.values import Sighting, VideoEntry
 Event = dict[str, Any]  # goes out as a line of JSON
 WAITING_SEGMENTS = 2  # of a file: it can wait, a camera cannot
 PATIENCE_S = 0.2
+DAY_S = 86400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +41,14 @@ class WatchOptions:
     name: str | None = None  # of the camera; by default from its address
     segment_s: float = 30.0
     fps: float = 5.0
-    keep: timedelta | None = None  # None: for ever
-    keep_bytes: int | None = None  # of recordings; the oldest go first
+    keep_days: float = math.inf  # of recordings; older ones go
+    keep_gb: float = math.inf  # of recordings; the oldest go first
 
     def __post_init__(self) -> None:
         if not (self.segment_s > 0 and self.fps > 0):
             raise ConfigError("A segment and the rate must be above 0.")
+        if not (self.keep_days > 0 and self.keep_gb > 0):
+            raise ConfigError("Days and gigabytes of recordings to keep must be above 0.")
 
 
 def watch(
@@ -55,7 +60,7 @@ def watch(
 ) -> None:
     """Record a camera into the memory until it ends or `stop` is set; all that was recorded is read."""
     name = options.name or camera.name
-    folder = memory.folder / "recordings" / name
+    folder = memory.folder / RECORDINGS / name
     with _alone(folder, name):
         for left in _left_behind(memory, folder):
             _take(memory, left, name, options, report)
@@ -84,6 +89,7 @@ class _Recorder(threading.Thread):
         self._camera, self._folder, self._options, self._stop_event = camera, folder, options, stop
         self._report = report
         self._done: Queue[Path] = Queue(WAITING_SEGMENTS if camera.is_file else 0)
+        self._segment: Segment | None = None  # in work
         self._error: BaseException | None = None
         self._unread = threading.Event()  # nobody takes segments any more
 
@@ -110,22 +116,23 @@ class _Recorder(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        segment: Segment | None = None
         try:
             for frame in self._camera.frames(self._options.fps, self._stop_event, self._told):
-                if segment is not None and not segment.fits(frame, self._options.segment_s):
-                    self._hand_over(segment)
-                    segment = None
-                if segment is None:
-                    segment = Segment(self._folder, frame, self._options.fps)
+                if self._segment is not None and not self._segment.fits(frame, self._options.segment_s):
+                    self._hand_over()
+                if self._segment is None:
+                    self._segment = Segment(self._folder, frame, self._options.fps)
                 else:
-                    segment.add(frame)
-            if segment is not None:
-                self._hand_over(segment)
+                    self._segment.add(frame)
+            self._hand_over()
         except BaseException as error:
             self._error = error
 
-    def _hand_over(self, segment: Segment) -> None:
+    def _hand_over(self) -> None:
+        """The segment in work, if any."""
+        segment, self._segment = self._segment, None
+        if segment is None:
+            return
         path = segment.close()
         while not self._unread.is_set():
             with suppress(Full):
@@ -133,6 +140,8 @@ class _Recorder(threading.Thread):
                 return
 
     def _told(self, what: str, why: str) -> None:
+        if what == "disconnected":  # it may stay away for long
+            self._hand_over()
         self._report(
             {"event": what, "camera": self._folder.name, "time": _now()} | ({"reason": why} if why else {})
         )
@@ -151,8 +160,12 @@ def _take(
     replaced = [entry for entry in memory.list() if entry.path == path]
     try:
         entry = memory.add(path, camera=camera)
-    except VideoError as error:  # left by a machine that lost its power
-        path.unlink(missing_ok=True)
+    except EgoHieraLocError as error:
+        if not path.exists():  # removed meanwhile: too old, or by its owner
+            return
+        if not isinstance(error, VideoError):
+            raise
+        path.unlink(missing_ok=True)  # left by a machine that lost its power
         report({"event": "damaged", "camera": camera, "path": str(path), "reason": str(error)})
         return
     for old in replaced:
@@ -172,7 +185,7 @@ def seen_objects(memory: Memory, entry: VideoEntry) -> Iterator[tuple[str, Sight
     for saved in list(memory.objects):
         if encoded is None:
             return
-        with suppress(QueryError):  # it was forgotten meanwhile
+        with suppress(QueryError, VideoError):  # it was forgotten, or the video removed, meanwhile
             result = memory.localizer.ask(memory.objects[saved.name], encoded)
             sighting = sighting_of(entry, result) if result.found else None
             if sighting is not None:
@@ -187,11 +200,11 @@ def outdated(entries: list[VideoEntry], camera: str, options: WatchOptions) -> l
     ours = [entry for entry in entries if entry.camera == camera]
     if not ours:
         return []
-    oldest_end = None if options.keep is None else ours[-1].end - options.keep
-    old = [entry for entry in ours[:-1] if oldest_end is not None and entry.end < oldest_end]
+    newest = ours[-1].end
+    old = [e for e in ours[:-1] if (newest - e.end).total_seconds() > options.keep_days * DAY_S]
     kept = [entry for entry in ours if entry not in old]
-    sizes = [entry.path.stat().st_size if entry.exists else 0 for entry in kept]
-    while options.keep_bytes is not None and len(kept) > 1 and sum(sizes) > options.keep_bytes:
+    sizes = [entry.stamp.size if entry.stamp and entry.exists else 0 for entry in kept]
+    while len(kept) > 1 and sum(sizes) > options.keep_gb * 1e9:
         old.append(kept.pop(0))
         sizes.pop(0)
     return old

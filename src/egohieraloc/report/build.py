@@ -25,19 +25,25 @@ def save_report(
     *,
     notes: Sequence[str] = (),
     true_point_world: Floats | None = None,
+    with_video: bool = True,
 ) -> Path:
     """Write all files of an answer into a folder, all or none; returns the path of its report.html.
 
-    notes: sentences to show under the answer.
+    notes: sentences to show under the answer; with_video: whether its path still holds the video.
     """
     with answer_folder(folder, result.video.source.path) as temporary:
-        write_views(result, temporary, notes=notes, true_point_world=true_point_world)
+        write_views(result, temporary, notes=notes, true_point_world=true_point_world, with_video=with_video)
         result.write_files(temporary)
     return Path(folder) / "report.html"
 
 
 def write_views(
-    result: Result, folder: Path, *, notes: Sequence[str] = (), true_point_world: Floats | None = None
+    result: Result,
+    folder: Path,
+    *,
+    notes: Sequence[str] = (),
+    true_point_world: Floats | None = None,
+    with_video: bool = True,
 ) -> None:
     """Write curve.png, overlay.mp4 and report.html; images of the video only where it can still be read."""
     track = result.track if isinstance(result.track, ResponseTrack) else None
@@ -46,6 +52,8 @@ def write_views(
     thumbnails: tuple[bytes, ...] = ()
     overlay_mp4 = None
     try:
+        if not with_video:
+            raise VideoError(f"{result.video.source.path} is gone or another video.")
         video = Video.reopen(result.video.source)
         thumbnails = _thumbnails(video, result)
         if track:
