@@ -53,7 +53,7 @@ class MemoryAnswer:
     @property
     def summary(self) -> str:
         """The answer in words."""
-        words = [self.seen_words]
+        words = [self._why_nothing if self.nothing_asked else seen_words(self.sightings, self.found)]
         if self.found and self.result is not None and self.result.place_words:
             words.append(self.result.place_words)
         if self.found and not self.sightings[0].video.exists:
@@ -73,18 +73,19 @@ class MemoryAnswer:
         return " ".join(words)
 
     @property
-    def seen_words(self) -> str:
-        """Where it was last seen, or that it was not."""
-        if self.nothing_asked:
-            if self.unanswered or self.incomplete:
-                return "No video could be asked."
-            if self.until is not None:
-                return f"No video of the memory began before {self.until:%Y-%m-%d %H:%M:%S}."
-            return "The memory holds no video to ask: add some with `egohieraloc memory add`."
-        if not self.found:
-            best = f" The closest is {_moment(self.sightings[0])}." if self.sightings else ""
-            return f"Not found.{best}"
-        return f"Last seen {_moment(self.sightings[0])}."
+    def _why_nothing(self) -> str:
+        if self.unanswered or self.incomplete:
+            return "No video could be asked."
+        if self.until is not None:
+            return f"No video of the memory began before {self.until:%Y-%m-%d %H:%M:%S}."
+        return "The memory holds no video to ask: add some with `egohieraloc memory add`."
+
+
+def seen_words(sightings: Sequence[Sighting], found: bool) -> str:
+    """Where it was last seen, or that it was not."""
+    if not found:
+        return f"Not found. The closest is {_moment(sightings[0])}." if sightings else "Not found."
+    return f"Last seen {_moment(sightings[0])}."
 
 
 def ask_all(

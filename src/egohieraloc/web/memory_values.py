@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime
 
-from egohieraloc.memory.asking import MemoryAnswer
+from egohieraloc.memory.asking import seen_words
 from egohieraloc.memory.values import Question, Sighting, VideoEntry
 from egohieraloc.report.map_page import MapScene
 from egohieraloc.result_schema import BoxXyxy
@@ -149,5 +149,5 @@ def _notes(question: Question, message: str) -> str:
     sightings = tuple(sighting for sighting in question.sightings if sighting.box is not None)
     if question.found and not sightings:
         return ""
-    said = MemoryAnswer(None, sightings, question.found).seen_words
+    said = seen_words(sightings, question.found)
     return message[len(said) :].strip() if message.startswith(said) else ""

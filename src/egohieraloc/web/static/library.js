@@ -56,7 +56,7 @@ function shot(video) {
     showChosen();
   });
   const notes = [clock(video.duration_s), video.camera && `camera ${video.camera}`, !video.ready && "being added",
-    !video.exists && "the file is gone", video.start_origin === "file date" && "time from the file's date"].filter(Boolean);
+    !video.exists && "the file is gone or another one", video.start_origin === "file date" && "time from the file's date"].filter(Boolean);
   const image = video.ready ? make("img", { src: thumbnail(video), alt: "", loading: "lazy" }) : make("span", { class: "none" });
   const text = make("span", {}, make("b", {}, when(video.start)), make("span", { class: "title" }, video.name), make("span", { class: "quiet" }, notes.join(" · ")));
   const cross = make("button", { type: "button", class: "remove", "aria-label": `Remove ${video.name}` }, "✕");
@@ -211,7 +211,7 @@ function showSighting(rank) {
   byId("shown-marks").setAttribute("viewBox", `0 0 ${video.width} ${video.height}`);
   const sides = box && { x: box[0], y: box[1], width: box[2] - box[0], height: box[3] - box[1] };
   byId("shown-marks").replaceChildren(...(box ? ["halo", "mark"] : []).map((kind) => draw("rect", { class: kind, ...sides })));
-  const gone = video.exists || state.question.notes.includes(video.name) ? "" : " The file is gone; this is from memory.";
+  const gone = video.exists || state.question.notes.includes(video.name) ? "" : " The file is gone or another one; this is from memory.";
   byId("answer-words").textContent =
     `${dayName(recorded(sighting.seen_from).day)}, ${timeOfDay(sighting.seen_from)} – ${timeOfDay(sighting.seen_until)}, in ${video.name} ` +
     `from ${clock(sighting.start_s)} to ${clock(sighting.end_s)}, ${sighting.box ? "confidence" : "unverified, similarity"} ${sighting.score.toFixed(2)}.${gone}`;
