@@ -229,11 +229,13 @@ function showTimeline() {
 }
 
 for (const entry of (await tried(call)("GET", "/memory/asks")) || []) tried(follow)(entry);
-byId("image-files").addEventListener("change", tried(async (event) => {
-  const files = [...event.target.files];
-  event.target.value = "";
+const addChosen = tried(async () => {
+  const chosen = byId("image-files"), files = [...chosen.files];
+  chosen.value = "";
   for (const file of files) await views.add(file);
-}));
+});
+byId("image-files").addEventListener("change", addChosen);
+addChosen(); // also what was chosen before this script was ready
 byId("clear").addEventListener("click", () => views.clear());
 byId("ask").addEventListener("click", tried(() => ask()));
 byId("save").addEventListener("click", tried(saveObject));
