@@ -152,9 +152,12 @@ class RegionMemory:
             for start in range(0, len(numbers), CHUNKS_PER_PRODUCT)
         ]
         cores = min(usable_cores(), MOST_CORES)
-        with _opened(self._codewords, os.O_RDONLY) as file, ThreadPoolExecutor(cores) as pool:
-            parts = pool.map(lambda block: self._similar(file, block, prototypes), blocks)
-            return np.concatenate(list(parts))
+        with _opened(self._codewords, os.O_RDONLY) as file:
+            if len(blocks) == 1:  # no threads for one of many short videos
+                return self._similar(file, blocks[0], prototypes)
+            with ThreadPoolExecutor(cores) as pool:
+                parts = pool.map(lambda block: self._similar(file, block, prototypes), blocks)
+                return np.concatenate(list(parts))
 
     def _similar(self, file: int, numbers: Sequence[int], prototypes: Vectors) -> Vectors:
         size = CODEWORDS * self._width
